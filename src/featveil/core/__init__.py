@@ -1,0 +1,39 @@
+"""Value types, protocols, guarantees, entropy and errors: what everything else speaks in. NumPy and stdlib only."""
+
+from featveil.core.descriptors import Descriptors, Points, Subspaces
+from featveil.core.entropy import Randomness, SecureRandomness
+from featveil.core.errors import (
+    DatasetError,
+    FeatveilError,
+    FormatError,
+    InputError,
+    MissingExtraError,
+    NotFittedError,
+    PrivacyError,
+)
+from featveil.core.features import Features, Keypoints, PrivateFeatures, Spec
+from featveil.core.guarantees import Guarantee
+from featveil.core.matches import Matches
+from featveil.core.protocols import Defense
+
+__all__ = [
+    "DatasetError",
+    "Defense",
+    "Descriptors",
+    "FeatveilError",
+    "Features",
+    "FormatError",
+    "Guarantee",
+    "InputError",
+    "Keypoints",
+    "Matches",
+    "MissingExtraError",
+    "NotFittedError",
+    "Points",
+    "PrivacyError",
+    "PrivateFeatures",
+    "Randomness",
+    "SecureRandomness",
+    "Spec",
+    "Subspaces",
+]

@@ -1,0 +1,90 @@
+"""What a descriptor can be: a point, or an affine subspace that contains it.
+
+`Descriptors` is a closed union. Code that handles descriptors matches on it and covers every case.
+"""
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+
+from featveil.core.arrays import Float32, Integers, floats
+from featveil.core.errors import InputError
+
+_ORTHONORMAL_TOLERANCE = 1e-4
+
+
+@dataclass(frozen=True, eq=False)
+class Points:
+    """Descriptors as plain vectors: raw, noised or concealed. `values` is (n, d) float32."""
+
+    values: Float32
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "values", floats("descriptors", self.values, (None, None)))
+        if self.values.shape[1] == 0:
+            raise InputError("descriptors must have at least one component, got size 0")
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def size(self) -> int:
+        """Descriptor size d."""
+        return int(self.values.shape[1])
+
+    @property
+    def dimension(self) -> int:
+        """A point is a subspace of dimension 0."""
+        return 0
+
+    def take(self, indices: Integers) -> Self:
+        """The descriptors at `indices`, in that order."""
+        return type(self)(self.values[indices])
+
+
+@dataclass(frozen=True, eq=False)
+class Subspaces:
+    """Affine subspaces offset + span(basis): `offset` (n, d) and `basis` (n, m, d), orthonormal rows."""
+
+    offset: Float32
+    basis: Float32
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "offset", floats("subspace offsets", self.offset, (None, None)))
+        n, d = self.offset.shape
+        object.__setattr__(self, "basis", floats("subspace bases", self.basis, (n, None, d)))
+        m = self.basis.shape[1]
+        if not 1 <= m < d:
+            raise InputError(f"a subspace of {d}-d descriptors has dimension 1 to {d - 1}, got {m}")
+        # Written so that NaN, which huge values overflow to, is refused too.
+        if not _orthonormal_error(self.basis) <= _ORTHONORMAL_TOLERANCE:
+            raise InputError("subspace bases must have orthonormal rows: orthonormalise them first")
+
+    def __len__(self) -> int:
+        return len(self.offset)
+
+    @property
+    def size(self) -> int:
+        """Descriptor size d."""
+        return int(self.offset.shape[1])
+
+    @property
+    def dimension(self) -> int:
+        """Subspace dimension m."""
+        return int(self.basis.shape[1])
+
+    def take(self, indices: Integers) -> Self:
+        """The descriptors at `indices`, in that order."""
+        return type(self)(self.offset[indices], self.basis[indices])
+
+
+Descriptors = Points | Subspaces
+
+
+def _orthonormal_error(basis: Float32) -> float:
+    """Largest entry of |B Bt - I| over all bases (0 for none)."""
+    if basis.size == 0:
+        return 0.0
+    gram = basis @ basis.transpose(0, 2, 1)
+    return float(np.abs(gram - np.eye(basis.shape[1], dtype=np.float32)).max())

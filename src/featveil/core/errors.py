@@ -1,0 +1,43 @@
+"""Everything featveil raises on purpose.
+
+FeatveilError
+├── InputError           an argument or a user's file content cannot be used
+├── NotFittedError       a method was used before it had what it learns from
+├── PrivacyError         the request would release something known to be unsafe
+├── FormatError          a featveil, hloc or COLMAP file is damaged, hostile or of another version
+├── DatasetError         a dataset folder does not have the layout it should
+└── MissingExtraError    an optional dependency is needed and absent
+
+A message says what was expected, what came and what to do. It never quotes a descriptor.
+"""
+
+
+class FeatveilError(Exception):
+    """Base of all featveil errors; the command line prints it as one line and exits with 2."""
+
+
+class InputError(FeatveilError, ValueError):
+    """An argument cannot be used."""
+
+
+class NotFittedError(FeatveilError):
+    """A method was used before it was fitted."""
+
+
+class PrivacyError(FeatveilError):
+    """The request is refused because it is known to reveal what it should hide."""
+
+
+class FormatError(FeatveilError):
+    """A file is damaged, hostile or of an unknown version."""
+
+
+class DatasetError(FeatveilError):
+    """A dataset folder lacks what its layout promises."""
+
+
+class MissingExtraError(FeatveilError):
+    """An optional dependency is not installed."""
+
+    def __init__(self, package: str, extra: str) -> None:
+        super().__init__(f"this needs {package}, which is not installed: pip install 'featveil[{extra}]'")

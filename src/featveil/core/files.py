@@ -1,0 +1,44 @@
+"""Writing files so that a crash, a full disk or Ctrl-C never leaves half of one."""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from featveil.core.errors import InputError
+
+
+@contextmanager
+def replacing(target: str | Path) -> Iterator[Path]:
+    """Yield a temporary path beside `target`; move it there if the block succeeds, delete it if not.
+
+    Raises InputError when the folder is missing or the disk refuses the write.
+    """
+    target = Path(target)
+    if not target.parent.is_dir():
+        raise InputError(f"folder {target.parent} does not exist: create it first")
+    if target.is_dir():
+        raise InputError(f"{target} is a folder: name a file")
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=target.suffix, dir=target.parent)
+    except OSError as error:
+        raise InputError(f"cannot write in {target.parent}: {error.strerror}") from error
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        temporary.chmod(0o666 & ~_umask())
+        with temporary.open("rb") as written:
+            os.fsync(written.fileno())
+        temporary.replace(target)
+    except OSError as error:
+        raise InputError(f"cannot write {target}: {error.strerror or error}") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,30 @@
+"""Behaviour that methods provide, without a common base class."""
+
+from typing import Protocol
+
+from featveil.core.arrays import Integers
+from featveil.core.descriptors import Descriptors, Points
+from featveil.core.entropy import Randomness
+from featveil.core.features import Spec
+from featveil.core.guarantees import Guarantee
+
+
+class Defense(Protocol):
+    """Turns raw descriptors into ones that may be sent. It never sees an image or a keypoint."""
+
+    @property
+    def kind(self) -> str | None:
+        """The only descriptor kind this defense accepts; None for any."""
+        ...
+
+    def privatize(self, points: Points, rng: Randomness, labels: Integers | None = None) -> Descriptors:
+        """Private descriptors, one for each point. `labels` are attribute labels where a method uses them."""
+        ...
+
+    def guarantee(self) -> Guarantee:
+        """The claim per descriptor."""
+        ...
+
+    def spec(self) -> Spec:
+        """Name and parameters, as they are published with a release: no seed, no data."""
+        ...

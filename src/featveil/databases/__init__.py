@@ -1,0 +1,9 @@
+"""Public descriptors -> Database: building, splitting, files and the built-in default."""
+
+from featveil.databases.building import build
+from featveil.databases.bundled import builtin
+from featveil.databases.database import Database
+from featveil.databases.files import load_database, save_database
+from featveil.databases.recipes import Recipe
+
+__all__ = ["Database", "Recipe", "build", "builtin", "load_database", "save_database"]
