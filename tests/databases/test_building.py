@@ -242,7 +242,8 @@ def test_kinds_that_cannot_be_extracted_are_one_error(photos: Path, caplog: pyte
 
 def features(number: int, count: int, kind: str = "sift") -> Features:
     rng = np.random.default_rng(number)
-    return Features(Points(rng.random((count, 128))), kind, Keypoints(rng.random((count, 2)) * 100))
+    values, xy = rng.random((count, 128), np.float32), rng.random((count, 2), np.float32)
+    return Features(Points(values), kind, Keypoints(100 * xy))
 
 
 def test_feature_files(tmp_path: Path) -> None:

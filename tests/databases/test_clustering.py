@@ -22,7 +22,8 @@ def data() -> Rows:
     rng = np.random.default_rng(0)
     centres = rng.random((12, 16)) ** 3
     noisy = centres[rng.integers(0, 12, 900)] + 0.1 * rng.random((900, 16))
-    return np.rint(200 * noisy / noisy.max()).astype(np.uint8)
+    rows: Rows = np.rint(200 * noisy / noisy.max()).astype(np.uint8)
+    return rows
 
 
 @pytest.fixture(autouse=True)

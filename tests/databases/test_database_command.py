@@ -85,7 +85,7 @@ def test_a_missing_output_folder_is_found_before_the_work(array: Path, tmp_path:
 
 def test_info_of_a_file_prints_its_card_as_plain_text(tmp_path: Path) -> None:
     card = {"source": "[red]x[/] [/nothing] \x1b[2J\x07", "recipe": "[bold]no dictionary"}
-    save_database(Database(np.ones((16, 4)), "face", card=card), tmp_path / "x.safetensors")
+    save_database(Database(np.ones((16, 4), np.float32), "face", card=card), tmp_path / "x.safetensors")
     result = runner.invoke(app, ["info", str(tmp_path / "x.safetensors")])
     assert result.exit_code == 0, result.output
     assert "[red]x[/] [/nothing] ?[2J?" in result.stdout

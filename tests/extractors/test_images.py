@@ -8,6 +8,7 @@ import cv2
 import numpy as np
 import pytest
 from cv2.utils import logging as opencv_logging
+
 from featveil.core import InputError
 from featveil.extractors.images import Image, image_files, read_image
 
@@ -99,7 +100,7 @@ def test_grey_and_palette_become_rgb(tmp_path: Path) -> None:
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
 def test_transparent_pixels_are_laid_over_white(dtype: type, tmp_path: Path) -> None:
     full = np.iinfo(dtype).max
-    image = np.zeros((4, 4, 4), dtype)
+    image: np.ndarray = np.zeros((4, 4, 4), dtype)
     image[:, :, 0] = full
     image[0, 0, 3], image[1, 1, 3] = full, full // 2
     (tmp_path / "hidden.png").write_bytes(encoded(image, ".png"))
@@ -165,7 +166,15 @@ def test_opencv_is_quiet_only_while_reading(tmp_path: Path, capfd: pytest.Captur
 
 
 def test_image_files_are_sorted_and_recursive(tmp_path: Path) -> None:
-    for name in ("b.JPG", "a/z.png", "a/notes.txt", "a.png", ".hidden.png", ".cache/x.png", "c.jpg/inner.webp"):
+    for name in (
+        "b.JPG",
+        "a/z.png",
+        "a/notes.txt",
+        "a.png",
+        ".hidden.png",
+        ".cache/x.png",
+        "c.jpg/inner.webp",
+    ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
     names = [path.relative_to(tmp_path).as_posix() for path in image_files(tmp_path)]

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from featveil.core import Features, InputError, Keypoints
 from featveil.extractors.images import Image
 from featveil.extractors.sift import Sift
@@ -18,7 +19,7 @@ def blob(x: float, y: float, sigma: float, degrees: float = 0.0, slope: float = 
     squared = (columns - x) ** 2 + (rows - y) ** 2
     rise = (columns - x) * np.cos(np.deg2rad(degrees)) + (rows - y) * np.sin(np.deg2rad(degrees))
     image = 128 + 90 * np.exp(-squared / 2 / sigma**2) + slope * rise * np.exp(-squared / 72 / sigma**2)
-    return np.clip(np.round(image), 0, 255).astype(np.uint8)
+    return np.asarray(np.clip(np.round(image), 0, 255), np.uint8)
 
 
 @pytest.fixture(scope="module")

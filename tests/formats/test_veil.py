@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import safetensors.numpy
+
 from featveil.core import (
     Features,
     FormatError,
@@ -41,10 +42,12 @@ def raw_features(full: bool = True) -> Features:
 def private_subspaces(defense: Spec | None = None) -> PrivateFeatures:
     rng = np.random.default_rng(2)
     basis = np.linalg.qr(rng.normal(size=(N, D, M)))[0].transpose(0, 2, 1)
-    descriptors = Subspaces(rng.normal(size=(N, D)), basis)
+    descriptors = Subspaces(rng.normal(size=(N, D)).astype(np.float32), basis)
     spec: Spec = {"name": "lifting", "dimension": M, "share": 0.1, "hybrid": True, "attribute": None}
     keypoints = random_keypoints(rng, False)
-    return PrivateFeatures(descriptors, "rootsift", defense or spec, Guarantee("empirical"), keypoints, (640, 480))
+    return PrivateFeatures(
+        descriptors, "rootsift", defense or spec, Guarantee("empirical"), keypoints, (640, 480)
+    )
 
 
 def private_points(epsilon: float = 0.1) -> PrivateFeatures:
@@ -56,11 +59,16 @@ def private_points(epsilon: float = 0.1) -> PrivateFeatures:
 EXAMPLES = {
     "raw": raw_features(),
     "raw, descriptors only": raw_features(full=False),
-    "raw, empty": Features(Points(np.empty((0, D), np.float32)), "sift", Keypoints(np.empty((0, 2))), (9, 9)),
+    "raw, empty": Features(
+        Points(np.empty((0, D), np.float32)), "sift", Keypoints(np.empty((0, 2), np.float32)), (9, 9)
+    ),
     "private subspaces": private_subspaces(),
     "private points": private_points(),
     "private, empty": PrivateFeatures(
-        Subspaces(np.empty((0, D)), np.empty((0, M, D))), "sift", {}, Guarantee("none")
+        Subspaces(np.empty((0, D), np.float32), np.empty((0, M, D), np.float32)),
+        "sift",
+        {},
+        Guarantee("none"),
     ),
 }
 
@@ -70,7 +78,9 @@ def assert_same(left: Features | PrivateFeatures, right: Features | PrivateFeatu
     assert type(left) is type(right)
     assert (left.kind, left.image_size) == (right.kind, right.image_size)
     assert type(left.descriptors) is type(right.descriptors)
-    pairs = [(getattr(left.descriptors, name), getattr(right.descriptors, name)) for name in vars(left.descriptors)]
+    pairs = [
+        (getattr(left.descriptors, name), getattr(right.descriptors, name)) for name in vars(left.descriptors)
+    ]
     assert (left.keypoints is None) == (right.keypoints is None)
     for name in ("xy", "scale", "orientation", "response"):
         pairs.append((getattr(left.keypoints, name, None), getattr(right.keypoints, name, None)))
@@ -132,7 +142,9 @@ def test_a_seed_is_never_released(key: str, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("value", [[1, 2], {"a": 1}, np.zeros(3), float("nan"), float("inf"), 2**70, "\x1b[31m"])
+@pytest.mark.parametrize(
+    "value", [[1, 2], {"a": 1}, np.zeros(3), float("nan"), float("inf"), 2**70, "\x1b[31m"]
+)
 def test_only_plain_values_describe_a_defense(value: object) -> None:
     with pytest.raises(InputError, match="a defense's dimension must be"):
         veil.encode(private_subspaces({"dimension": value}))  # type: ignore[dict-item]

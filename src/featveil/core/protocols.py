@@ -1,6 +1,6 @@
 """Behaviour that methods provide, without a common base class."""
 
-from typing import Protocol
+from typing import Protocol, Self
 
 from featveil.core.arrays import Integers
 from featveil.core.descriptors import Descriptors, Points
@@ -12,9 +12,8 @@ from featveil.core.guarantees import Guarantee
 class Defense(Protocol):
     """Turns raw descriptors into ones that may be sent. It never sees an image or a keypoint."""
 
-    @property
-    def kind(self) -> str | None:
-        """The only descriptor kind this defense accepts; None for any."""
+    def for_kind(self, kind: str) -> Self:
+        """This defense with whatever it needs for descriptors of `kind`; raises InputError if it cannot serve them."""
         ...
 
     def privatize(self, points: Points, rng: Randomness, labels: Integers | None = None) -> Descriptors:

@@ -70,8 +70,7 @@ class Database:
         if array.dtype != np.uint8:
             array = floats("database values", array, (None, None))
             array = quantized(array) if kind in QUANTIZED_KINDS else array
-        if array.ndim != 2:
-            raise InputError(f"database values must have shape (any, any), got {array.shape}")
+        array = _checked(array)  # before the order changes, so that a message names the caller's row
         order = _permutation(len(array), rng)
         ordered = None if labels is None else integers("database labels", labels, (len(array),))[order]
         return cls(array[order], kind, parts, ordered, dict(card or {}))

@@ -3,7 +3,8 @@
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
 from functools import cache
 from typing import Any, TypeVar
 
@@ -18,6 +19,8 @@ from featveil.distances.frames import LARGEST_UNROLLED, Frames
 from featveil.distances.kernels import Kernel, tile_kernel
 
 Result = TypeVar("Result")
+
+_SINGLE: ContextVar[bool] = ContextVar("single_threaded", default=False)
 
 # Pairs below which starting threads costs more than it gains.
 _SINGLE_THREADED = 250_000
@@ -97,11 +100,23 @@ class Walker:
 
 def threads() -> int:
     """Threads to use: FEATVEIL_THREADS, else the cores this process may run on."""
+    if _SINGLE.get():
+        return 1
     wanted = os.environ.get("FEATVEIL_THREADS", "")
     if wanted.isdigit() and int(wanted) > 0:
         return int(wanted)
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+@contextmanager
+def single_threaded() -> Iterator[None]:
+    """Keep this module's own work on the calling thread, for measuring."""
+    token = _SINGLE.set(True)
+    try:
+        yield
+    finally:
+        _SINGLE.reset(token)
 
 
 @cache

@@ -135,7 +135,7 @@ def _read_about(metadata: object) -> dict[str, Any]:
         raise FormatError(f"its metadata must hold one text named {_KEY}")
     about = read_json_object(metadata[_KEY], "metadata")
     version = about.get("version")
-    if type(version) is not int or version < 1:
+    if type(version) is not int or version < 1 or not _is_plain(version):
         raise FormatError("it has no format version")
     if version > VERSION:
         raise FormatError(f"it was written by a newer featveil (format {version}): upgrade featveil")
@@ -148,6 +148,8 @@ def _read_about(metadata: object) -> dict[str, Any]:
         raise FormatError("raw features must be points")
     if size is not None and not (isinstance(size, list) and [type(side) for side in size] == [int, int]):
         raise FormatError("its image size is not a pair of whole numbers")
+    if size is not None and not all(map(_is_plain, size)):
+        raise FormatError("its image size is impossible")
     return about
 
 

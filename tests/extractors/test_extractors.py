@@ -6,6 +6,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
+
 from featveil.core import InputError
 from featveil.extractors import EXTRACTORS, extract, image_files
 

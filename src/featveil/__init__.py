@@ -1,0 +1,97 @@
+"""featveil: image features that still match but no longer show what they saw.
+
+Names are imported on first use, so that `import featveil` stays quick.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from featveil.core import (
+    DatasetError,
+    Defense,
+    Descriptors,
+    FeatveilError,
+    Features,
+    FormatError,
+    Guarantee,
+    InputError,
+    Keypoints,
+    Matches,
+    MissingExtraError,
+    NotFittedError,
+    Points,
+    PrivacyError,
+    PrivateFeatures,
+    SecureRandomness,
+    Subspaces,
+)
+
+if TYPE_CHECKING:
+    from featveil import distances
+    from featveil.databases import Database, builtin, load_database, save_database
+    from featveil.defenses import Identity, Lifting, privatize
+    from featveil.extractors import extract
+    from featveil.formats.veil import load, save
+    from featveil.matching import NearestMatcher, match
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Database",
+    "DatasetError",
+    "Defense",
+    "Descriptors",
+    "Features",
+    "FeatveilError",
+    "FormatError",
+    "Guarantee",
+    "Identity",
+    "InputError",
+    "Keypoints",
+    "Lifting",
+    "Matches",
+    "MissingExtraError",
+    "NearestMatcher",
+    "NotFittedError",
+    "Points",
+    "PrivacyError",
+    "PrivateFeatures",
+    "SecureRandomness",
+    "Subspaces",
+    "builtin",
+    "distances",
+    "extract",
+    "load",
+    "load_database",
+    "match",
+    "privatize",
+    "save",
+    "save_database",
+]
+
+_HOMES = {
+    "Database": "featveil.databases",
+    "Identity": "featveil.defenses",
+    "Lifting": "featveil.defenses",
+    "NearestMatcher": "featveil.matching",
+    "builtin": "featveil.databases",
+    "extract": "featveil.extractors",
+    "load": "featveil.formats.veil",
+    "load_database": "featveil.databases",
+    "match": "featveil.matching",
+    "privatize": "featveil.defenses",
+    "save": "featveil.formats.veil",
+    "save_database": "featveil.databases",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "distances":
+        return import_module("featveil.distances")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'featveil' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

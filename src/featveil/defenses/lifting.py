@@ -1,0 +1,231 @@
+"""Lifting: each descriptor becomes an affine subspace that contains it (Dusmanu et al. 2021, sections 3.2 and 4.2).
+
+Hides:          where in the subspace the descriptor lies, among real descriptors drawn into it.
+From:           whoever receives the features, without a look at the descriptor itself.
+Does not hide:  keypoint positions, the number of features, the subspace; matched features (docs/threat-model.md).
+Known breaks:   a database that resembles the lifting database; integer descriptors (plain SIFT) by lattice reduction;
+                two lifts of one descriptor; overlapping keypoints. No proof of privacy exists for this method.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+
+from featveil.core import Guarantee, InputError, NotFittedError, Points, PrivacyError, Randomness, Spec, Subspaces
+from featveil.core.arrays import Float64, Integers
+from featveil.databases import Database, builtin
+from featveil.distances.orthonormal import orthonormalise, remove_span
+
+_CHUNK = 1024
+_INDEPENDENT = 1e-4  # directions that keep less than this share of their length are drawn again
+_ATTEMPTS = 16
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """How directions are drawn: the usual share of random ones, and from which entries the others come."""
+
+    random_share: float
+    sub_database: bool = False
+    other_labels: bool = False
+
+
+STRATEGIES = {
+    "random": Strategy(1.0),
+    "adversarial": Strategy(0.0),
+    "hybrid": Strategy(0.5),
+    "hybrid+": Strategy(0.5, other_labels=True),
+    "sub-adversarial": Strategy(0.0, sub_database=True),
+    "sub-hybrid": Strategy(0.5, sub_database=True),
+}
+
+
+@dataclass(frozen=True)
+class Lifting:
+    """Lift to subspaces of `dimension`, by one of STRATEGIES.
+
+    `random_share` is the part of the directions that is random (rounded down; default: the strategy's). `database`
+    is where the others come from (default: the built-in one of the descriptor's kind). `allow_line` permits dimension
+    1 on descriptors of one norm, where two points of the line fit and one is usually implausible.
+    """
+
+    strategy: str = "sub-hybrid"
+    dimension: int = 4
+    random_share: float | None = None
+    database: Database | None = None
+    allow_line: bool = False
+
+    def __post_init__(self) -> None:
+        if self.strategy not in STRATEGIES:
+            raise InputError(f"unknown lifting strategy {self.strategy!r}: use one of {', '.join(STRATEGIES)}")
+        if isinstance(self.dimension, bool) or not isinstance(self.dimension, int) or self.dimension < 1:
+            raise InputError(f"dimension must be a whole number of at least 1, got {self.dimension!r}")
+        if self.random_share is not None and not 0 <= self.random_share <= 1:
+            raise InputError(f"random_share must be between 0 and 1, got {self.random_share}")
+
+    @property
+    def random_directions(self) -> int:
+        """How many of the directions are random; the others lead to database entries."""
+        share = STRATEGIES[self.strategy].random_share if self.random_share is None else self.random_share
+        return int(self.dimension * share + 1e-9)
+
+    @property
+    def adversarial_directions(self) -> int:
+        """How many of the directions lead to database entries."""
+        return self.dimension - self.random_directions
+
+    def for_kind(self, kind: str) -> Self:
+        """This lifting with the built-in database of `kind`, unless it has its own or needs none."""
+        if self.adversarial_directions == 0:
+            return self
+        if self.database is None:
+            return replace(self, database=builtin(kind))
+        if self.database.kind != kind:
+            raise InputError(
+                f"the database holds {self.database.kind} descriptors, the features are {kind}:"
+                f" use a {kind} database"
+            )
+        return self
+
+    def guarantee(self) -> Guarantee:
+        """Measured against known attacks only."""
+        return Guarantee("empirical")
+
+    def spec(self) -> Spec:
+        """Strategy, dimension, random directions and the digest of the database."""
+        digest = self.database.digest if self.database is not None and self.adversarial_directions else None
+        return {
+            "name": "lifting",
+            "strategy": self.strategy,
+            "dimension": self.dimension,
+            "random_directions": self.random_directions,
+            "database": digest,
+        }
+
+    def privatize(self, points: Points, rng: Randomness, labels: Integers | None = None) -> Subspaces:
+        """Lift each point; one sub-database is drawn for the whole call, which is one image.
+
+        The result is a function of the subspaces only: offset (Eq. 9) and basis (Eq. 10) are redrawn, so that nothing
+        in them depends on where in its subspace a descriptor lies.
+        """
+        self._check(points)
+        pools = self._pools(len(points), rng, labels)
+        offset = np.empty(points.values.shape, np.float32)
+        basis = np.empty((len(points), self.dimension, points.size), np.float32)
+        for start in range(0, len(points), _CHUNK):
+            part = slice(start, start + _CHUNK)
+            values = points.values[part].astype(np.float64)
+            directions = self._directions(values, _Pools(pools.entries, pools.choice[part]), rng)
+            offset[part], basis[part] = redraw(values, directions, rng)
+        return Subspaces(offset, basis)
+
+    def _check(self, points: Points) -> None:
+        if self.dimension >= points.size:
+            raise InputError(f"dimension must be below the descriptor size {points.size}, got {self.dimension}")
+        norms = np.linalg.norm(points.values, axis=1)
+        if len(norms) and not norms.all():
+            raise InputError(f"descriptor {int(np.argmin(norms))} has zero norm: remove it first")
+        same_norm = len(norms) > 0 and float(np.ptp(norms)) < 1e-2 * float(norms.max())
+        if self.dimension == 1 and same_norm and not self.allow_line:
+            raise PrivacyError(
+                "dimension 1 hides nothing when all descriptors have one norm: a line meets the sphere in two points."
+                " Use dimension 2 or more (or allow_line, for studies)"
+            )
+        if self.adversarial_directions and self.database is None:
+            raise NotFittedError("this lifting has no database: call for_kind(kind), or give one")
+        if self.database is not None and self.adversarial_directions and self.database.size != points.size:
+            raise InputError(
+                f"database entries have size {self.database.size}, descriptors {points.size}: use a matching database"
+            )
+
+    def _pools(self, n: int, rng: Randomness, labels: Integers | None) -> "_Pools":
+        """Which database entries each feature may draw."""
+        strategy, database = STRATEGIES[self.strategy], self.database
+        choice = np.zeros(n, np.int64)
+        if database is None or not self.adversarial_directions:
+            return _Pools([], choice)
+        everything = np.arange(len(database))
+        entries = [everything]
+        if strategy.sub_database:
+            entries = [everything[database.part(int(rng.integers(0, database.parts, size=(1,))[0]))]]
+        if strategy.other_labels:
+            if database.labels is None or labels is None:
+                raise InputError("hybrid+ needs attribute labels, both in the database and on the features")
+            if len(labels) != n:
+                raise InputError(f"{len(labels)} labels do not fit {n} descriptors")
+            values, choice = np.unique(labels, return_inverse=True)
+            entries = [everything[database.labels != value] for value in values]
+        fewest = min((len(pool) for pool in entries), default=self.dimension)
+        if fewest < self.adversarial_directions:
+            raise InputError(
+                f"{self.adversarial_directions} different database entries are needed for each feature, {fewest} are"
+                " there to draw from: lower the dimension or use a larger database"
+            )
+        return _Pools(entries, choice)
+
+    def _directions(self, values: Float64, pools: "_Pools", rng: Randomness) -> Float64:
+        """Orthonormal directions (n, m, d) of the initial subspaces; drawn again where they depend on each other."""
+        directions = np.empty((len(values), self.dimension, values.shape[1]))
+        rows = np.arange(len(values))
+        for _ in range(_ATTEMPTS):
+            fresh = np.empty((len(rows), *directions.shape[1:]))
+            random = self.random_directions
+            fresh[:, :random] = rng.random((len(rows), random, values.shape[1])) * 2 - 1
+            if self.database is not None and self.adversarial_directions:
+                chosen = pools.draw(rows, self.adversarial_directions, rng)
+                norms = np.linalg.norm(values[rows], axis=1)[:, None, None]
+                fresh[:, random:] = self.database.unit(chosen) * norms - values[rows, None]
+            independent = orthonormalise(fresh) > _INDEPENDENT
+            directions[rows] = fresh
+            rows = rows[~independent]
+            if len(rows) == 0:
+                return directions
+        raise InputError("descriptors coincide with too many database entries: use a larger or another database")
+
+
+@dataclass(frozen=True, eq=False)
+class _Pools:
+    """Sets of database indices, and which of them each feature draws from."""
+
+    entries: list[Integers]
+    choice: Integers
+
+    def draw(self, rows: Integers, count: int, rng: Randomness) -> Integers:
+        """`count` different entries for each of `rows`, uniformly (len(rows), count)."""
+        chosen = np.empty((len(rows), count), np.int64)
+        for index, pool in enumerate(self.entries):
+            mine = np.flatnonzero(self.choice[rows] == index)
+            chosen[mine] = pool[distinct(len(mine), count, len(pool), rng)]
+        return chosen
+
+
+def distinct(n: int, count: int, high: int, rng: Randomness) -> Integers:
+    """`n` uniform draws of `count` different whole numbers below `high`, each row in random order."""
+    if 4 * count * count > high:  # collisions would be common: shuffle instead
+        return np.argsort(rng.random((n, high)), axis=1)[:, :count]
+    drawn = rng.integers(0, high, size=(n, count))
+    while True:
+        ordered = np.sort(drawn, axis=1)
+        again = np.flatnonzero((ordered[:, 1:] == ordered[:, :-1]).any(axis=1))
+        if len(again) == 0:
+            return drawn
+        drawn[again] = rng.integers(0, high, size=(len(again), count))
+
+
+def redraw(values: Float64, directions: Float64, rng: Randomness) -> tuple[Float64, Float64]:
+    """A fresh offset (n, d) and orthonormal basis (n, m, d) of the subspaces values + span(directions).
+
+    Eq. 9: the offset is the projection of a uniform point e_0. Eq. 10: the basis are the projections of uniform points
+    e_i, seen from the offset, here orthonormalised in their order. In coordinates of the (orthonormal) directions,
+    projecting is one product, so the second orthonormalisation works on m x m matrices.
+    """
+    n, m, d = directions.shape
+    uniform = rng.random((n, m + 1, d)) * 2 - 1
+    coordinates = uniform @ directions.transpose(0, 2, 1)
+    nearest_origin = values.copy()
+    remove_span(nearest_origin, directions)
+    offset = nearest_origin + (coordinates[:, :1] @ directions)[:, 0]
+    turned = np.ascontiguousarray(coordinates[:, 1:] - coordinates[:, :1])
+    orthonormalise(turned)
+    return offset, turned @ directions
