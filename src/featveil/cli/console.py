@@ -1,6 +1,9 @@
 """What the commands share: results on stdout, progress and warnings on stderr."""
 
 import json
+import logging
+import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any
@@ -10,6 +13,8 @@ from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from featveil.core.errors import InputError
+
 stdout = Console(soft_wrap=True)
 stderr = Console(stderr=True, soft_wrap=True)
 
@@ -17,11 +22,51 @@ Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON
 
 
 def show(result: dict[str, Any], as_json: bool, text: RenderableType) -> None:
-    """Print `result` as JSON, or `text` for a person."""
-    if as_json:
-        typer.echo(json.dumps(result))
-    else:
-        stdout.print(text)
+    """Print `result` as JSON, or `text` for a person; a plain string is printed as it is."""
+    try:
+        if as_json:
+            typer.echo(json.dumps(result))
+        elif isinstance(text, str):
+            stdout.print(printable(text), markup=False, highlight=False)
+        else:
+            stdout.print(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        drop_stdout()
+        raise InputError(f"cannot write to the standard output: {error.strerror}") from error
+
+
+def drop_stdout() -> None:
+    """Send what is still unwritten nowhere; Python would complain about it again at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def complain(level: str, message: object) -> None:
+    """Print one line on stderr, such as 'error: ...', without characters that steer the terminal."""
+    line = " ".join(str(message).splitlines())
+    stderr.print(printable(f"{level}: {line}"), markup=False, highlight=False)
+
+
+def printable(text: str) -> str:
+    """`text` with everything but its line ends and printable characters replaced by '?'."""
+    return "".join(letter if letter.isprintable() or letter == "\n" else "?" for letter in text)
+
+
+class WarningLines(logging.Handler):
+    """Shows log records of featveil as lines on stderr, above a running progress bar."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print the record."""
+        complain(record.levelname.lower(), record.getMessage())
+
+
+def show_warnings() -> None:
+    """Send the warnings of all featveil modules to stderr; may be called again."""
+    logger = logging.getLogger("featveil")
+    if not any(isinstance(handler, WarningLines) for handler in logger.handlers):
+        logger.addHandler(WarningLines(logging.WARNING))
 
 
 def table(*columns: str, rows: list[tuple[object, ...]]) -> Table:
@@ -36,13 +81,13 @@ def table(*columns: str, rows: list[tuple[object, ...]]) -> Table:
 
 @contextmanager
 def progress(description: str) -> Iterator[Callable[[int, int], None]]:
-    """A progress bar on stderr; yields a function of (done, total)."""
+    """A progress bar on stderr, if that is a terminal; yields a function of (done, total)."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=stderr, transient=True) as bar:
+    with Progress(*columns, console=stderr, transient=True, disable=not stderr.is_terminal) as bar:
         task = bar.add_task(description, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)

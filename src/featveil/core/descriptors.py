@@ -3,7 +3,7 @@
 `Descriptors` is a closed union. Code that handles descriptors matches on it and covers every case.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self
 
 import numpy as np
@@ -12,6 +12,7 @@ from featveil.core.arrays import Float32, Integers, floats
 from featveil.core.errors import InputError
 
 _ORTHONORMAL_TOLERANCE = 1e-4
+_LARGEST = 1e12  # squares and sums of such values still fit float32
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,6 +25,7 @@ class Points:
         object.__setattr__(self, "values", floats("descriptors", self.values, (None, None)))
         if self.values.shape[1] == 0:
             raise InputError("descriptors must have at least one component, got size 0")
+        _check_magnitude(self.values)
 
     def __len__(self) -> int:
         return len(self.values)
@@ -45,20 +47,26 @@ class Points:
 
 @dataclass(frozen=True, eq=False)
 class Subspaces:
-    """Affine subspaces offset + span(basis): `offset` (n, d) and `basis` (n, m, d), orthonormal rows."""
+    """Affine subspaces offset + span(basis): `offset` (n, d) and `basis` (n, m, d), orthonormal rows.
+
+    `looseness` is how far from orthonormal the rows are: the largest entry of |B Bt - I|.
+    """
 
     offset: Float32
     basis: Float32
+    looseness: float = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "offset", floats("subspace offsets", self.offset, (None, None)))
+        _check_magnitude(self.offset)
         n, d = self.offset.shape
         object.__setattr__(self, "basis", floats("subspace bases", self.basis, (n, None, d)))
         m = self.basis.shape[1]
         if not 1 <= m < d:
             raise InputError(f"a subspace of {d}-d descriptors has dimension 1 to {d - 1}, got {m}")
+        object.__setattr__(self, "looseness", _orthonormal_error(self.basis))
         # Written so that NaN, which huge values overflow to, is refused too.
-        if not _orthonormal_error(self.basis) <= _ORTHONORMAL_TOLERANCE:
+        if not self.looseness <= _ORTHONORMAL_TOLERANCE:
             raise InputError("subspace bases must have orthonormal rows: orthonormalise them first")
 
     def __len__(self) -> int:
@@ -82,9 +90,15 @@ class Subspaces:
 Descriptors = Points | Subspaces
 
 
+def _check_magnitude(values: Float32) -> None:
+    if values.size and max(values.max(), -values.min()) > _LARGEST:
+        raise InputError(f"descriptor components must lie within {_LARGEST:.0e}: rescale them first")
+
+
 def _orthonormal_error(basis: Float32) -> float:
     """Largest entry of |B Bt - I| over all bases (0 for none)."""
     if basis.size == 0:
         return 0.0
-    gram = basis @ basis.transpose(0, 2, 1)
+    with np.errstate(over="ignore", invalid="ignore"):
+        gram = basis @ basis.transpose(0, 2, 1)
     return float(np.abs(gram - np.eye(basis.shape[1], dtype=np.float32)).max())

@@ -9,18 +9,19 @@ import os
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
-from featveil.core.arrays import Float64, Integers
+from featveil.core.arrays import Float32, Integers
 from featveil.core.errors import InputError
 
-_UNIT = 2.0**-53
+_UNIT = np.float32(2.0**-24)
 
 
 class Randomness(Protocol):
     """The draws that defenses need; `SecureRandomness` and `numpy.random.Generator` both provide them."""
 
-    def random(self, size: tuple[int, ...], /) -> Float64:
-        """Uniform float64 in [0, 1)."""
+    def random(self, size: tuple[int, ...], /, dtype: type[np.float32]) -> Float32:
+        """Uniform float32 in [0, 1)."""
         ...
 
     def integers(self, low: int, high: int, /, size: tuple[int, ...]) -> Integers:
@@ -31,11 +32,13 @@ class Randomness(Protocol):
 class SecureRandomness:
     """Uniform draws from `os.urandom`, without any state that could be recovered."""
 
-    def random(self, size: tuple[int, ...], /) -> Float64:
-        """Uniform float64 in [0, 1), on the grid of multiples of 2^-53."""
-        bits = self._words(size)
-        bits >>= np.uint64(11)
-        return bits.astype(np.float64) * _UNIT
+    def random(self, size: tuple[int, ...], /, dtype: type[np.float32] = np.float32) -> Float32:
+        """Uniform float32 in [0, 1), on the grid of multiples of 2^-24."""
+        count = int(np.prod(size, dtype=np.int64))
+        bits = np.frombuffer(os.urandom(4 * count), dtype=np.uint32) >> np.uint32(8)
+        values = bits.astype(np.float32)
+        values *= _UNIT
+        return values.reshape(size)
 
     def integers(self, low: int, high: int, /, size: tuple[int, ...]) -> Integers:
         """Uniform int64 in [low, high), without modulo bias: words past the last full multiple are redrawn."""
@@ -43,12 +46,11 @@ class SecureRandomness:
         if not 0 < span < 2**63:
             raise InputError(f"cannot draw a whole number from [{low}, {high})")
         limit = np.uint64((2**64 // span) * span - 1)
-        words = self._words(size)
+        words = self._words(int(np.prod(size, dtype=np.int64)))
         while (late := words > limit).any():
-            words[late] = self._words((int(late.sum()),))
-        return (words % np.uint64(span)).astype(np.int64) + low
+            words[late] = self._words(int(late.sum()))
+        return (words % np.uint64(span)).astype(np.int64).reshape(size) + low
 
     @staticmethod
-    def _words(size: tuple[int, ...]) -> np.ndarray[tuple[int, ...], np.dtype[np.uint64]]:
-        count = int(np.prod(size, dtype=np.int64))
-        return np.frombuffer(bytearray(os.urandom(8 * count)), dtype=np.uint64).reshape(size)
+    def _words(count: int) -> NDArray[np.uint64]:
+        return np.frombuffer(os.urandom(8 * count), dtype=np.uint64).copy()

@@ -160,7 +160,7 @@ def _check_norms(values: Values) -> None:
 def _permutation(count: int, rng: np.random.Generator | None) -> Integers:
     if rng is not None:
         return rng.permutation(count)
-    return np.argsort(SecureRandomness().random((count,)), kind="stable")
+    return np.argsort(SecureRandomness().integers(0, 2**62, size=(count,)), kind="stable")
 
 
 def _little(array: NDArray[Any]) -> np.dtype[Any]:

@@ -171,7 +171,7 @@ class Lifting:
         for _ in range(_ATTEMPTS):
             fresh = np.empty((len(rows), *directions.shape[1:]))
             random = self.random_directions
-            fresh[:, :random] = rng.random((len(rows), random, values.shape[1])) * 2 - 1
+            fresh[:, :random] = uniform((len(rows), random, values.shape[1]), rng)
             if self.database is not None and self.adversarial_directions:
                 chosen = pools.draw(rows, self.adversarial_directions, rng)
                 norms = np.linalg.norm(values[rows], axis=1)[:, None, None]
@@ -203,7 +203,8 @@ class _Pools:
 def distinct(n: int, count: int, high: int, rng: Randomness) -> Integers:
     """`n` uniform draws of `count` different whole numbers below `high`, each row in random order."""
     if 4 * count * count > high:  # collisions would be common: shuffle instead
-        return np.argsort(rng.random((n, high)), axis=1)[:, :count]
+        keys = rng.integers(0, 2**62, size=(n, high))
+        return np.argsort(keys, axis=1)[:, :count]
     drawn = rng.integers(0, high, size=(n, count))
     while True:
         ordered = np.sort(drawn, axis=1)
@@ -211,6 +212,11 @@ def distinct(n: int, count: int, high: int, rng: Randomness) -> Integers:
         if len(again) == 0:
             return drawn
         drawn[again] = rng.integers(0, high, size=(len(again), count))
+
+
+def uniform(size: tuple[int, ...], rng: Randomness) -> Float64:
+    """Uniform in [-1, 1), on a grid of 2^-23."""
+    return rng.random(size, dtype=np.float32).astype(np.float64) * 2 - 1
 
 
 def redraw(values: Float64, directions: Float64, rng: Randomness) -> tuple[Float64, Float64]:
@@ -221,8 +227,7 @@ def redraw(values: Float64, directions: Float64, rng: Randomness) -> tuple[Float
     projecting is one product, so the second orthonormalisation works on m x m matrices.
     """
     n, m, d = directions.shape
-    uniform = rng.random((n, m + 1, d)) * 2 - 1
-    coordinates = uniform @ directions.transpose(0, 2, 1)
+    coordinates = uniform((n, m + 1, d), rng) @ directions.transpose(0, 2, 1)
     nearest_origin = values.copy()
     remove_span(nearest_origin, directions)
     offset = nearest_origin + (coordinates[:, :1] @ directions)[:, 0]

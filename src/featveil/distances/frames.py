@@ -1,21 +1,23 @@
 """Descriptors of either kind as stacks of vectors that one matrix product can compare.
 
 Both sets are moved by one common point and scaled by one common factor, which changes no ranking. Each subspace is
-then rewritten in float64 as its point nearest the origin, d0, and an orthonormal basis D (D d0 = 0). A stack is
-[d0; D], so a plain point is a stack of one row.
+then written as its point nearest the origin, d0, found in float64, and an orthonormal basis D (so D d0 = 0). A stack
+is [d0; D], so a plain point is a stack of one row.
 """
 
 from dataclasses import dataclass
 from functools import cached_property
 
+import numba
 import numpy as np
 
-from featveil.core import Descriptors, InputError, Points, Subspaces
+from featveil.core import Descriptors, InputError, Points
 from featveil.core.arrays import Float32, Float64, Integers
 from featveil.distances.dual import complement
-from featveil.distances.orthonormal import orthonormalise, remove_span
+from featveil.distances.orthonormal import REORDER, length, orthonormalise, remove
 
 _CHUNK = 2048
+_ROUNDING = 2e-6  # a basis this close to orthonormal is as good as float32 can hold
 _FAR = np.float32(1e30)  # squared length of padding columns: never nearest, and still finite
 
 
@@ -112,40 +114,53 @@ def _padded(m1: int, m2: int) -> tuple[int, int]:
 LARGEST_UNROLLED = 64
 
 
-def _anchors(descriptors: Descriptors, part: slice) -> tuple[Float64, Float64]:
-    """A point of each descriptor (n, d) and its orthonormal basis (n, m, d), in float64."""
-    match descriptors:
-        case Points():
-            values = descriptors.values[part].astype(np.float64)
-            return values, np.empty((len(values), 0, descriptors.size))
-        case Subspaces():
-            basis = descriptors.basis[part].astype(np.float64)
-            orthonormalise(basis)
-            return descriptors.offset[part].astype(np.float64), basis
+def _tight(descriptors: Descriptors) -> tuple[Float32, Float32]:
+    """A point (n, d) and a basis (n, m, d) of each descriptor, orthonormal up to float32 rounding."""
+    if isinstance(descriptors, Points):
+        return descriptors.values, np.empty((len(descriptors), 0, descriptors.size), np.float32)
+    if descriptors.looseness <= _ROUNDING:
+        return descriptors.offset, descriptors.basis
+    basis = descriptors.basis.astype(np.float64)
+    orthonormalise(basis)
+    return descriptors.offset, basis.astype(np.float32)
 
 
 def _sum_of_anchors(descriptors: Descriptors) -> Float64:
-    """Sum over a sample of descriptors of the point nearest the origin, scaled up to all of them."""
-    step = max(1, len(descriptors) // 512)
-    sample = slice(None, None, step)
-    points, basis = _anchors(descriptors, sample)
-    remove_span(points, basis)
-    mean = points.sum(axis=0) / max(len(points), 1)
+    """About the sum, over all descriptors, of the point nearest the origin (from a sample of them)."""
+    points, basis = _tight(descriptors)
+    step = max(1, len(points) // 64)
+    points, basis = points[::step], basis[::step]
+    stack = np.empty((len(points), basis.shape[1] + 1, descriptors.size), np.float32)
+    _fill(points, basis, np.zeros(descriptors.size), stack, np.empty(len(points), np.float32))
+    mean = stack[:, 0].astype(np.float64).sum(axis=0) / max(len(points), 1)
     return np.asarray(mean * len(descriptors))
 
 
 def _frames(descriptors: Descriptors, centre: Float64, rows: int) -> Frames:
-    stack = np.zeros((len(descriptors), rows, descriptors.size), np.float32)
-    norms = np.empty(len(descriptors), np.float32)
-    for start in range(0, len(descriptors), _CHUNK):
-        part = slice(start, min(start + _CHUNK, len(descriptors)))
-        points, basis = _anchors(descriptors, part)
-        points -= centre
-        remove_span(points, basis)
-        stack[part, 0] = points
-        stack[part, 1 : 1 + basis.shape[1]] = basis
-        norms[part] = np.einsum("nd,nd->n", points, points)
+    n, d = len(descriptors), descriptors.size
+    stack = np.empty((n, rows, d), np.float32)
+    norms = np.empty(n, np.float32)
+    _fill(*_tight(descriptors), centre, stack, norms)
     return Frames(stack, norms)
+
+
+@numba.njit(cache=True, nogil=True, fastmath=REORDER)  # type: ignore[untyped-decorator]
+def _fill(points: Float32, basis: Float32, centre: Float64, stack: Float32, norms: Float32) -> None:
+    """Stacks [d0; D; zeros] around `centre`, with d0 found in float64, and their norms."""
+    n, m, d = basis.shape
+    point, direction = np.empty(d), np.empty(d)
+    for i in range(n):
+        for t in range(d):
+            point[t] = points[i, t] - centre[t]
+        for _ in range(2):
+            for k in range(m):
+                for t in range(d):
+                    direction[t] = basis[i, k, t]
+                remove(point, direction)
+        stack[i, 0] = point
+        stack[i, 1 : m + 1] = basis[i]
+        stack[i, m + 1 :] = np.float32(0)
+        norms[i] = length(point) ** 2
 
 
 def _complementary(descriptors: Descriptors, centre: Float64) -> Frames:
@@ -153,17 +168,13 @@ def _complementary(descriptors: Descriptors, centre: Float64) -> Frames:
     if isinstance(descriptors, Points):
         points = _frames(descriptors, centre, 1)
         return Frames(points.stack, np.zeros_like(points.norms))
-    n, d = descriptors.offset.shape
-    stack = np.empty((n, d - descriptors.dimension + 1, d), np.float32)
-    norms = np.empty(n, np.float32)
-    for start in range(0, n, _CHUNK):
-        part = slice(start, min(start + _CHUNK, n))
-        points, basis = _anchors(descriptors, part)
-        points -= centre
-        remove_span(points, basis)
-        stack[part, 0], stack[part, 1:] = points, complement(basis)
-        norms[part] = np.einsum("nd,nd->n", points, points)
-    return Frames(stack, norms, complementary=True)
+    near = _frames(descriptors, centre, descriptors.dimension + 1)
+    stack = np.empty((len(near), descriptors.size - descriptors.dimension + 1, descriptors.size), np.float32)
+    stack[:, 0] = near.stack[:, 0]
+    for start in range(0, len(near), _CHUNK):
+        part = slice(start, start + _CHUNK)
+        stack[part, 1:] = complement(descriptors.basis[part])
+    return Frames(stack, near.norms, complementary=True)
 
 
 def _scaled(frames: Frames, scale: float) -> Frames:

@@ -16,7 +16,7 @@ from threadpoolctl import ThreadpoolController
 from featveil.core.arrays import Float32
 from featveil.distances.blocked import blocked_kernel
 from featveil.distances.frames import LARGEST_UNROLLED, Frames
-from featveil.distances.kernels import Kernel, tile_kernel
+from featveil.distances.kernels import FINITE, Kernel, tile_kernel
 
 Result = TypeVar("Result")
 
@@ -130,7 +130,7 @@ def one_thread_each() -> AbstractContextManager[Any]:
     return limit
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@numba.njit(cache=True, nogil=True, fastmath=FINITE)  # type: ignore[untyped-decorator]
 def keep_smallest(tile: Float32, column: int, values: Float32, indices: NDArray[np.int32]) -> None:
     """Merge a tile (rows, width) into the sorted smallest `values` (rows, k) and their column `indices`."""
     rows, width = tile.shape
@@ -154,15 +154,16 @@ def keep_smallest(tile: Float32, column: int, values: Float32, indices: NDArray[
                 indices[i, place] = column + j
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
+@numba.njit(cache=True, nogil=True, fastmath=FINITE)  # type: ignore[untyped-decorator]
 def keep_column_best(
     tile: Float32, row: int, best: Float32, second: Float32, indices: NDArray[np.int32]
 ) -> None:
     """Merge a tile into each column's `best` value, its row in `indices`, and its `second` best value (width,)."""
     for i in range(tile.shape[0]):
         line = tile[i]
-        for j in range(tile.shape[1]):
-            value = line[j]
-            second[j] = min(second[j], max(best[j], value))
-            indices[j] = row + i if value < best[j] else indices[j]
-            best[j] = min(best[j], value)
+        here = np.int32(row + i)
+        for j in range(len(best)):
+            value, known = line[j], best[j]
+            second[j] = min(second[j], max(known, value))
+            indices[j] = here if value < known else indices[j]
+            best[j] = min(known, value)

@@ -1,0 +1,39 @@
+# Every target sets up what it needs in .venv; PYTHON is any Python 3.11 or newer.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test check format bench clean
+
+demo: .venv/.base  ## match two pictures, raw and private, and write a page to look at
+	$(BIN)/featveil demo --out featveil-demo
+
+test: .venv/.dev  ## the tests
+	$(BIN)/pytest
+
+check: .venv/.dev  ## format, lint, types, import contracts, tests
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/pytest
+
+format: .venv/.dev  ## rewrite the sources in the project's format
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+bench: .venv/.dev  ## measure speed, as ratios in one run
+	$(BIN)/python benchmarks/kernels.py
+
+clean:  ## remove everything that make created
+	rm -rf .venv featveil-demo .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+
+.venv/bin/python:
+	$(PYTHON) -m venv .venv
+
+.venv/.base: .venv/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	touch $@
+
+.venv/.dev: .venv/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
+	touch $@

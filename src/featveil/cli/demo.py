@@ -1,0 +1,202 @@
+"""featveil demo: two images -> a page that shows raw and private matches, and what left the device."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from featveil.cli.console import Json, progress, show
+from featveil.cli.extract import extracted
+from featveil.cli.match import shared_part
+from featveil.core.errors import InputError
+
+if TYPE_CHECKING:
+    from featveil.core import Features, PrivateFeatures
+    from featveil.reports.page import Count, Row, Run
+    from featveil.reports.pictures import Panel, Picture
+
+_DIMENSIONS = (2, 4, 8)
+_SHOWN = 4
+_FEATURES = 1200
+_KIND = "sift"
+# When both sides drew the same sub-database (1 time in 16) the reference is released again; the page says so.
+_MOST_REDRAWS = 5
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder to write index.html and query.veil to.")] = Path(
+        "featveil-demo"
+    ),
+    images: Annotated[
+        tuple[Path, Path] | None, typer.Option(help="Query and reference image.", show_default="bundled ones")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Match two images raw and privately, and explain on one page what left the device.
+
+    The first run takes about half a minute longer, because it compiles the kernels.
+
+    Example: featveil demo --images query.jpg reference.jpg
+    """
+    from featveil.formats.veil import encode
+    from featveil.reports.page import render
+
+    _check_folder(out)
+    if images is None:
+        from featveil.tasks.demo import views
+
+        images = views()
+    with progress("matching (the first run compiles)") as report:
+        run, private = _run(images, report)
+    page = render(run)
+    _write(out, {"query.veil": encode(private), "index.html": page.encode("utf-8")})
+    show(_facts(run, out), json, _text(run, out))
+
+
+def _check_folder(out: Path) -> None:
+    if out.exists() and not out.is_dir():
+        raise InputError(f"{out} is a file: name a folder")
+    if not out.parent.is_dir():
+        raise InputError(f"folder {out.parent} does not exist: create it first")
+
+
+@dataclass(frozen=True)
+class _Side:
+    """Features of one image, and the panel to draw them on."""
+
+    features: "Features | PrivateFeatures"
+    panel: "Panel"
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    count: "Count"
+    picture: "Picture"
+    shared: bool
+
+
+def _run(images: tuple[Path, Path], report: Callable[[int, int], None]) -> "tuple[Run, PrivateFeatures]":
+    """Everything the page shows, and the release it shows."""
+    from featveil.extractors import read_image
+    from featveil.formats.veil import encode
+    from featveil.reports.page import Run
+    from featveil.reports.pictures import draw_keypoints, panel
+
+    started = time.monotonic()
+    pictures = [read_image(path) for path in images]
+    query, reference = (extracted(path, _KIND, _FEATURES) for path in images)
+    raw_sides = [
+        _Side(features, panel(features.keypoints, picture, features.image_size))
+        for features, picture in zip((query, reference), pictures, strict=True)
+    ]
+    raw = _compare(*raw_sides)
+    report(1, 1 + len(_DIMENSIONS))
+    rows, shown = [], {}
+    for done, dimension in enumerate(_DIMENSIONS):
+        row, shown[dimension] = _lifted(query, raw_sides[1], reference, dimension)
+        rows.append(row)
+        report(2 + done, 1 + len(_DIMENSIONS))
+    private, one_picture, both_picture = shown[_SHOWN]
+    run = Run(
+        query=pictures[0],
+        reference=pictures[1],
+        positions=draw_keypoints(_hidden(private).panel),
+        raw_matches=raw.picture,
+        one_side_matches=one_picture,
+        both_sides_matches=both_picture,
+        raw=raw.count,
+        rows=rows,
+        shown=_SHOWN,
+        release=private,
+        file_bytes=len(encode(private)),
+        raw_bytes=len(encode(query)),
+        seconds=time.monotonic() - started,
+    )
+    return run, private
+
+
+def _lifted(
+    query: "Features", seen: _Side, reference: "Features", dimension: int
+) -> "tuple[Row, tuple[PrivateFeatures, Picture, Picture]]":
+    """Both kinds of private matching at one dimension: counts, the release of the query and two pictures."""
+    from featveil.defenses import Lifting, privatize
+    from featveil.reports.page import Row
+
+    lifting = Lifting("sub-hybrid", dimension)
+    private = privatize(query, lifting)
+    one = _compare(_hidden(private), seen)
+    redrawn = 0
+    both = _compare(_hidden(private), _hidden(privatize(reference, lifting)))
+    while both.shared and redrawn < _MOST_REDRAWS:
+        redrawn += 1
+        both = _compare(_hidden(private), _hidden(privatize(reference, lifting)))
+    return Row(dimension, one.count, both.count, redrawn), (private, one.picture, both.picture)
+
+
+def _hidden(private: "PrivateFeatures") -> _Side:
+    from featveil.reports.pictures import panel
+
+    return _Side(private, panel(private.keypoints, None, private.image_size))
+
+
+def _compare(a: _Side, b: _Side) -> _Outcome:
+    from featveil.matching import match
+    from featveil.reports.page import Count
+    from featveil.reports.pictures import draw_matches
+    from featveil.tasks.demo import agreeing
+
+    found = match(a.features, b.features)
+    pairs = found.indices
+    agree = agreeing(a.panel.xy[pairs[:, 0]], b.panel.xy[pairs[:, 1]])
+    picture = draw_matches(a.panel, b.panel, pairs, agree)
+    return _Outcome(Count(len(pairs), int(agree.sum())), picture, shared_part(found))
+
+
+def _write(out: Path, files: dict[str, bytes]) -> None:
+    """All is made before the first file is written, and the page comes last."""
+    from featveil.core.files import replacing
+
+    try:
+        out.mkdir(exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot make folder {out}: {error.strerror}") from error
+    for name, content in files.items():
+        with replacing(out / name) as temporary:
+            temporary.write_bytes(content)
+
+
+def _facts(run: "Run", out: Path) -> dict[str, Any]:
+    rows = [
+        {
+            "dimension": row.dimension,
+            "private_raw": vars(row.one_side),
+            "private_private": vars(row.both_sides),
+            "redrawn": row.redrawn,
+        }
+        for row in run.rows
+    ]
+    return {
+        "page": str(out / "index.html"),
+        "features": len(run.release),
+        "raw": vars(run.raw),
+        "lifting": rows,
+    }
+
+
+def _text(run: "Run", out: Path) -> str:
+    lines = [f"raw with raw          {run.raw.inliers} of {run.raw.matches} matches agree"]
+    for row in run.rows:
+        lines += [
+            f"private with raw      {row.one_side.inliers} of {row.one_side.matches}"
+            f" (dimension {row.dimension})",
+            f"private with private  {row.both_sides.inliers} of {row.both_sides.matches}"
+            + (
+                f" (same database part drawn: reference released again, {row.redrawn} x)"
+                if row.redrawn
+                else ""
+            ),
+        ]
+    return "\n".join([*lines, f"Open {(out / 'index.html').resolve()}"])

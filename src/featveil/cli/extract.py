@@ -1,0 +1,212 @@
+"""featveil extract: image files -> raw features. Also how other commands read an image or a feature file."""
+
+import itertools
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from featveil.cli.console import Json, complain, progress, show
+from featveil.core.errors import FeatveilError, InputError
+
+if TYPE_CHECKING:
+    from featveil.core import Features, PrivateFeatures
+
+Kind = Annotated[str, typer.Option(help="Descriptor kind for images: sift or rootsift.")]
+MaxFeatures = Annotated[int, typer.Option(min=1, help="Strongest features to keep of each image.")]
+Report = Callable[[int, int], None]
+
+_FIRST_BATCH = 64
+
+
+class Format(StrEnum):
+    """What to write."""
+
+    veil = "veil"
+    hloc = "hloc"
+
+
+def extract(
+    images: Annotated[
+        list[Path], typer.Argument(metavar="IMAGE...", help="Image files, or folders of them.")
+    ],
+    out: Annotated[Path, typer.Option(help="A folder, a .veil file for one image, or an .h5 file for hloc.")],
+    kind: Kind = "sift",
+    max_features: MaxFeatures = 2048,
+    format: Annotated[Format, typer.Option(help="One .veil file an image, or one hloc file.")] = Format.veil,  # noqa: A002
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Extract again what is there already.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Extract raw features. They show what the image shows: keep them on this device.
+
+    Images that are done already are skipped, so a stopped command can be run again. An image that cannot be
+    read or has no feature is reported and left out: exit code 1 if others worked, 2 if none did.
+
+    Example: featveil extract photos/ --out features/ --kind rootsift
+    """
+    from featveil.extractors import EXTRACTORS
+
+    if kind not in EXTRACTORS:
+        raise InputError(f"unknown descriptor kind {kind!r}: use one of {', '.join(EXTRACTORS)}")
+    named = named_images(images)
+    work = Work(lambda path: extracted(path, kind, max_features), len(named))
+    with progress("extracting") as report:
+        work.report = report
+        if format is Format.hloc:
+            _to_hloc(named, out, work, overwrite)
+        else:
+            _to_veil(named, out, work, overwrite)
+    finish(work, out, {"kind": kind, "features": work.features}, json)
+
+
+class Work:
+    """Counts what was done, skipped and failed; a failure is shown at once."""
+
+    def __init__(self, read: Callable[[Path], "Features"], total: int) -> None:
+        self.read, self.total = read, total
+        self.written = self.skipped = self.failed = self.features = 0
+        self.report: Report = lambda done, total: None
+
+    def tried(self, path: Path) -> "Features | None":
+        """The features of `path`, or None when it failed. The only image there is may not fail."""
+        try:
+            features = self.read(path)
+        except FeatveilError as error:
+            if self.total == 1:
+                raise
+            self.failed += 1
+            complain("warning", error)
+            features = None
+        self.advance()
+        return features
+
+    def advance(self) -> None:
+        """Move the progress bar."""
+        self.report(self.written + self.skipped + self.failed, self.total)
+
+
+def finish(work: Work, out: Path, more: dict[str, object], json: bool, note: str = "") -> None:
+    """Print the counts; exit code 1 when some failed, InputError when all did."""
+    if work.failed and not work.written and not work.skipped:
+        raise InputError(
+            f"none of the {work.total} inputs could be used, nothing was written: see the lines above"
+        )
+    counts = {"out": str(out), "written": work.written, "skipped": work.skipped, "failed": work.failed}
+    text = f"{work.written} written to {out}"
+    text += f", {work.skipped} there already" if work.skipped else ""
+    text += f", {work.failed} failed" if work.failed else ""
+    show({**counts, **more}, json, f"{text}\n{note}" if note else text)
+    if work.failed:
+        raise typer.Exit(1)
+
+
+def extracted(path: Path, kind: str, max_features: int) -> "Features":
+    """The features of an image file; raises InputError when there are none."""
+    from featveil.extractors import extract as extract_features
+
+    features = extract_features(path, kind, max_features)
+    if len(features) == 0:
+        raise InputError(f"{path} has no features: use an image with more texture")
+    return features
+
+
+def read_features(path: Path, kind: str, max_features: int) -> "Features | PrivateFeatures":
+    """What a .veil file holds, or what is found in an image file; raises InputError when that is nothing."""
+    if path.suffix.lower() != ".veil":
+        return extracted(path, kind, max_features)
+    from featveil.formats.veil import load
+
+    features = load(path)
+    if len(features) == 0:
+        raise InputError(f"{path} has no features")
+    return features
+
+
+def named_images(sources: list[Path]) -> dict[str, Path]:
+    """Image files by a name that is unique: the file name, or the path under the folder that was given."""
+    from featveil.extractors import image_files
+
+    found: dict[str, Path] = {}
+    for source in sources:
+        if source.is_dir():
+            add_named(found, {path.relative_to(source).as_posix(): path for path in image_files(source)})
+        elif source.exists():
+            add_named(found, {source.name: source})
+        else:
+            raise InputError(f"there is no image or folder {source}")
+    return found
+
+
+def add_named(found: dict[str, Path], more: dict[str, Path]) -> None:
+    """Add `more` to `found`; raises InputError when a name is taken."""
+    for name, path in more.items():
+        if found.setdefault(name, path) != path:
+            raise InputError(f"{found[name]} and {path} would both be written as {name}: use two folders")
+
+
+def targets(names: list[str], out: Path) -> dict[str, Path]:
+    """Where each of `names` is written: `out` itself if it is a .veil file, else .veil files in that folder.
+
+    Raises InputError when `out` cannot hold them. Makes nothing.
+    """
+    if not out.parent.is_dir():
+        raise InputError(f"folder {out.parent} does not exist: create it first")
+    if out.suffix == ".veil" and not out.is_dir():
+        if len(names) > 1:
+            raise InputError(f"{len(names)} inputs do not fit one file {out}: name a folder")
+        return dict.fromkeys(names, out)
+    if out.exists() and not out.is_dir():
+        raise InputError(f"{out} is a file that does not end in .veil: name a folder or a .veil file")
+    made = {name: out / (name if name.endswith(".veil") else f"{name}.veil") for name in names}
+    for name, path in made.items():
+        if not path.resolve().is_relative_to(out.resolve()):
+            raise InputError(f"{name!r} leads out of the folder {out}: rename it first")
+    if len(set(made.values())) < len(made):
+        raise InputError(f"two inputs would be written to one file in {out}: use two folders")
+    return made
+
+
+def _to_veil(named: dict[str, Path], out: Path, work: Work, overwrite: bool) -> None:
+    from featveil.formats.veil import save
+
+    for name, target in targets(list(named), out).items():
+        if target.exists() and not overwrite:
+            work.skipped += 1
+            work.advance()
+        elif (features := work.tried(named[name])) is not None:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            save(features, target)
+            work.written += 1
+            work.features += len(features)
+            work.advance()
+
+
+def _to_hloc(named: dict[str, Path], out: Path, work: Work, overwrite: bool) -> None:
+    """Add to one file. It is copied for each batch, so batches grow with it."""
+    from featveil.formats.hloc import names, write_features
+
+    if out.suffix.lower() not in (".h5", ".hdf5"):
+        raise InputError(f"hloc features are one file: name an .h5 file instead of {out}")
+    if not out.parent.is_dir():
+        raise InputError(f"folder {out.parent} does not exist: create it first")
+    there = set(names(out)) if out.exists() and not overwrite else set()
+    waiting = [name for name in named if name not in there]
+    work.skipped = len(named) - len(waiting)
+    found = _found(named, waiting, work)
+    while (first := next(found, None)) is not None:
+        batch = max(_FIRST_BATCH, work.written + len(there)) - 1
+        write_features(out, itertools.chain([first], itertools.islice(found, batch)))
+
+
+def _found(named: dict[str, Path], waiting: list[str], work: Work) -> Iterator[tuple[str, "Features"]]:
+    for name in waiting:
+        features = work.tried(named[name])
+        if features is not None:
+            work.written += 1
+            work.features += len(features)
+            work.advance()
+            yield name, features

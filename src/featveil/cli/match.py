@@ -1,0 +1,180 @@
+"""featveil match: two images or feature files, raw or private -> matches, and a picture of them."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from featveil.cli.console import Json, complain, show
+from featveil.cli.extract import Kind, MaxFeatures, read_features
+from featveil.core.errors import InputError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from featveil.core import Features, Matches, PrivateFeatures
+
+_SHARED = (
+    "most matches have distance 0: both sides probably drew the same part of one database"
+    " (of 16 parts, 1 pair in 16 does), and such matches mean nothing"
+)
+_ZERO = 1e-3
+
+
+def match(
+    a: Annotated[Path, typer.Argument(metavar="A", help="An image or a .veil file, raw or private.")],
+    b: Annotated[Path, typer.Argument(metavar="B", help="Another one.")],
+    mutual: Annotated[bool, typer.Option(help="Keep a pair only if each is the other's nearest.")] = True,
+    ratio: Annotated[
+        float | None, typer.Option(help="Keep it only if it is nearer than this share of the second nearest.")
+    ] = None,
+    max_distance: Annotated[
+        float | None, typer.Option(help="Keep it only if it is at most this far.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Write the matches: .npz, or .h5 as hloc reads them.")
+    ] = None,
+    picture: Annotated[Path | None, typer.Option(help="Draw the matches: .png or .jpg.")] = None,
+    images: Annotated[
+        tuple[Path, Path] | None, typer.Option(help="Images of A and B to draw on, for .veil files.")
+    ] = None,
+    kind: Kind = "sift",
+    max_features: MaxFeatures = 2048,
+    json: Json = False,
+) -> None:
+    """Match two images by the exact distances of their features.
+
+    Also counts the matches that agree on one homography, as views of a flat scene or from one place do.
+    Existing files named by --out and --picture are replaced.
+
+    Example: featveil match query.veil reference.jpg --picture matches.png
+    """
+    from featveil.matching import match as match_features
+    from featveil.tasks.demo import agreeing
+
+    _check_outputs(a, b, out, picture, images)
+    first, second = (_side(path, kind, max_features) for path in (a, b))
+    found = match_features(
+        first.features, second.features, mutual=mutual, ratio=ratio, max_distance=max_distance
+    )
+    agree = None
+    if first.features.keypoints is not None and second.features.keypoints is not None:
+        xy_a, xy_b = first.features.keypoints.xy, second.features.keypoints.xy
+        agree = agreeing(xy_a[found.indices[:, 0]], xy_b[found.indices[:, 1]])
+    drawn = _picture(first, second, found, agree, images) if picture is not None else None
+    if out is not None:
+        _write(out, found, first, second)
+    if picture is not None and drawn is not None:
+        from featveil.reports.pictures import write_picture
+
+        write_picture(drawn, picture)
+    if first.private and second.private and shared_part(found):
+        complain("warning", _SHARED)
+    inliers = None if agree is None else int(agree.sum())
+    result: dict[str, Any] = {
+        "matches": len(found),
+        "inliers": inliers,
+        "a": first.facts(),
+        "b": second.facts(),
+    }
+    result |= {"out": None if out is None else str(out), "picture": None if picture is None else str(picture)}
+    show(result, json, _text(result, out, picture))
+
+
+def shared_part(found: "Matches") -> bool:
+    """Whether most subspaces meet, as they do when both images were lifted with one sub-database."""
+    return len(found) > 0 and float((found.distances < _ZERO).mean()) > 0.5
+
+
+@dataclass(frozen=True)
+class _Side:
+    path: Path
+    features: "Features | PrivateFeatures"
+
+    @property
+    def private(self) -> bool:
+        from featveil.core import PrivateFeatures
+
+        return isinstance(self.features, PrivateFeatures)
+
+    def facts(self) -> dict[str, Any]:
+        """For --json."""
+        return {"path": str(self.path), "features": len(self.features), "private": self.private}
+
+
+def _side(path: Path, kind: str, max_features: int) -> _Side:
+    if not path.exists():
+        raise InputError(f"there is no image or .veil file {path}")
+    return _Side(path, read_features(path, kind, max_features))
+
+
+def _check_outputs(
+    a: Path, b: Path, out: Path | None, picture: Path | None, images: tuple[Path, Path] | None
+) -> None:
+    """Raise InputError, before any work, when an output has a wrong name or would replace an input."""
+    inputs = {path.resolve() for path in (a, b, *(images or ()))}
+    endings = ((out, (".npz", ".h5", ".hdf5")), (picture, (".png", ".jpg", ".jpeg")))
+    for path, allowed in endings:
+        if path is None:
+            continue
+        if path.suffix.lower() not in allowed:
+            raise InputError(f"{path} must end in {' or '.join(allowed)}")
+        if path.resolve() in inputs:
+            raise InputError(f"{path} is an input: choose another output")
+        if not path.parent.is_dir():
+            raise InputError(f"folder {path.parent} does not exist: create it first")
+
+
+def _picture(
+    first: _Side, second: _Side, found: "Matches", agree: Any, images: tuple[Path, Path] | None
+) -> "NDArray[np.uint8]":
+    from featveil.extractors import read_image
+    from featveil.reports.pictures import draw_matches, panel
+
+    panels = []
+    for side, given in zip((first, second), images or (None, None), strict=True):
+        path = given or (None if side.path.suffix.lower() == ".veil" else side.path)
+        image = None if path is None else read_image(path)
+        panels.append(panel(side.features.keypoints, image, side.features.image_size))
+    names = " - ".join(f"{side.path.name}{' (private)' if side.private else ''}" for side in (first, second))
+    caption = f"{names}: {len(found)} matches, {int(agree.sum())} agree on one homography (green)"
+    return draw_matches(panels[0], panels[1], found.indices, agree, caption)
+
+
+def _text(result: dict[str, Any], out: Path | None, picture: Path | None) -> str:
+    lines = [
+        f"{name}  {side['path']}: {side['features']} {'private' if side['private'] else 'raw'} features"
+        for name, side in (("A", result["a"]), ("B", result["b"]))
+    ]
+    counted = "" if result["inliers"] is None else f", {result['inliers']} agree on one homography"
+    lines.append(f"{result['matches']} matches{counted}")
+    return "\n".join([*lines, *(f"wrote {path}" for path in (out, picture) if path is not None)])
+
+
+def _write(out: Path, found: "Matches", first: _Side, second: _Side) -> None:
+    import h5py
+    import numpy as np
+
+    from featveil.core.files import replacing
+
+    with replacing(out) as temporary:
+        if out.suffix.lower() == ".npz":
+            with temporary.open("wb") as file:
+                np.savez(file, indices=found.indices, distances=found.distances)
+            return
+        partner = np.full(len(first.features), -1, np.int32)
+        partner[found.indices[:, 0]] = found.indices[:, 1]
+        # hloc's score of unit vectors is (1 + cosine) / 2, which is 1 - distance^2 / 4.
+        score = np.zeros(len(first.features), np.float32)
+        score[found.indices[:, 0]] = np.clip(1 - found.distances**2 / 4, 0, 1)
+        with h5py.File(temporary, "w") as file:
+            group = file.create_group(f"{_hloc_name(first.path)}/{_hloc_name(second.path)}")
+            group.create_dataset("matches0", data=partner)
+            group.create_dataset("matching_scores0", data=score)
+
+
+def _hloc_name(path: Path) -> str:
+    """The image's name: query.jpg for query.jpg and query.jpg.veil."""
+    return path.name.removesuffix(".veil")

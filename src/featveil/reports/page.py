@@ -1,0 +1,110 @@
+"""A demo run -> one self-contained HTML page, which loads nothing from anywhere. The layout is page.html."""
+
+import base64
+import html
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from string import Template
+
+from featveil.core import PrivateFeatures
+from featveil.reports.pictures import Picture, encoded
+
+_LAYOUT = Path(__file__).with_name("page.html")
+
+
+@dataclass(frozen=True)
+class Count:
+    """Matches, and how many of them agree on one homography."""
+
+    matches: int
+    inliers: int
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table: dimension and both kinds of private matching."""
+
+    dimension: int
+    one_side: Count
+    both_sides: Count
+    redrawn: int = 0  # releases of the reference that were drawn again, see page.html
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """Everything the page shows. Pictures are uint8 RGB."""
+
+    query: Picture
+    reference: Picture
+    positions: Picture
+    raw_matches: Picture
+    one_side_matches: Picture
+    both_sides_matches: Picture
+    raw: Count
+    rows: Sequence[Row]
+    shown: int  # dimension of the pictures
+    release: PrivateFeatures
+    file_bytes: int
+    raw_bytes: int
+    seconds: float
+
+
+def render(run: Run) -> str:
+    """The page as HTML text."""
+    shown = next(row for row in run.rows if row.dimension == run.shown)
+    size = run.release.descriptors.size
+    counts = {"raw": run.raw, "one": shown.one_side, "both": shown.both_sides}
+    values: dict[str, object] = {
+        "features": f"{len(run.release):,}",
+        "file": _bytes(run.file_bytes),
+        "raw_file": _bytes(run.raw_bytes),
+        "values": f"{size * (1 + run.shown):,}",
+        "size": size,
+        "dimension": run.shown,
+        "kind": html.escape(run.release.kind),
+        "database": html.escape(str(run.release.defense["database"])[:12]),
+        "seconds": f"{run.seconds:.0f}",
+        "redrawn": _redrawn(run.rows),
+        "rows": "\n".join(_row(row, run.raw) for row in run.rows),
+    }
+    for name, count in counts.items():
+        values |= {f"{name}_matches": f"{count.matches:,}", f"{name}_inliers": f"{count.inliers:,}"}
+        values[f"{name}_share"] = _share(count.inliers, run.raw.inliers)
+    for name in ("query", "reference", "positions", "raw_matches", "one_side_matches", "both_sides_matches"):
+        values[f"{name}_image"] = _embedded(getattr(run, name))
+    return Template(_LAYOUT.read_text(encoding="utf-8")).substitute(values)
+
+
+def _row(row: Row, raw: Count) -> str:
+    cells = "".join(
+        f"<td>{count.inliers:,} <span>of {count.matches:,}</span></td>"
+        f"<td>{_share(count.inliers, raw.inliers)}</td>"
+        for count in (row.one_side, row.both_sides)
+    )
+    return f"<tr><th scope='row'>{row.dimension}</th>{cells}</tr>"
+
+
+def _redrawn(rows: Sequence[Row]) -> str:
+    """What the reader must know about how the numbers were chosen."""
+    again = [row.dimension for row in rows if row.redrawn]
+    if not again:
+        return "In this run that did not happen."
+    listed = ", ".join(str(dimension) for dimension in again)
+    return (
+        f"In this run it happened at dimension {listed}: the reference was then released anew, once or more."
+    )
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.0f}%" if whole else "–"
+
+
+def _bytes(count: int) -> str:
+    return f"{count / 1e6:.1f} MB" if count >= 1e6 else f"{count / 1e3:.0f} kB"
+
+
+def _embedded(picture: Picture) -> str:
+    """The attributes of an <img>: the picture itself, and its size so that the page does not jump."""
+    content = base64.b64encode(encoded(picture)).decode("ascii")
+    return f'src="data:image/jpeg;base64,{content}" width="{picture.shape[1]}" height="{picture.shape[0]}"'

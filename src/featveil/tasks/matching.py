@@ -1,0 +1,248 @@
+"""Image matching (Dusmanu et al. 2021, section 4.2): mean matching accuracy of raw and lifted descriptors.
+
+A scheme is raw descriptors, or a lifting strategy and dimension under one of two distances. Point-to-subspace
+leaves image 1 raw and makes image k private (localization in a known map); subspace-to-subspace makes both
+private. Every image is lifted once for each strategy and dimension, as one release that serves all its pairs.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+
+import featveil
+from featveil.core import Descriptors, Features, InputError, Keypoints
+from featveil.core.records import Parameter, Record, append_records, read_records
+from featveil.datasets import HPatches, ImagePair, Scene
+from featveil.defenses import STRATEGIES, Lifting
+from featveil.extractors import extract
+from featveil.matching import NearestMatcher
+from featveil.metrics import matching_accuracy, transfer_errors
+
+TASK = "matching"
+METRIC = "matching accuracy at 1 to 10 px"
+RAW = "point-to-point"
+DISTANCES = ("point-to-subspace", "subspace-to-subspace")
+# hybrid+ balances an attribute label, which local features do not have.
+DEFAULT_STRATEGIES = tuple(name for name, strategy in STRATEGIES.items() if not strategy.other_labels)
+DEFAULT_DIMENSIONS = (2, 4, 8, 16)
+
+Report = Callable[[int, int], None]
+_Key = tuple[str, str, str, str]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What all records of one file share."""
+
+    kind: str = "sift"
+    max_features: int = 2000
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if type(self.seed) is not int or self.seed < 0:
+            raise InputError(f"seed must be a whole number of at least 0, got {self.seed!r}")
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """A lifting (None: raw descriptors) and the distances that its features are matched by."""
+
+    lifting: Lifting | None = None
+    distances: tuple[str, ...] = (RAW,)
+
+    @property
+    def name(self) -> str:
+        """Strategy and dimension, for example sub-hybrid-4; or raw."""
+        return "raw" if self.lifting is None else f"{self.lifting.strategy}-{self.lifting.dimension}"
+
+    def parameters(self) -> dict[str, Parameter]:
+        """Strategy, dimension and, where one is drawn from, the digest of the database."""
+        if self.lifting is None:
+            return {"strategy": "raw", "dimension": 0}
+        spec = self.lifting.spec()
+        made: dict[str, Parameter] = {"strategy": spec["strategy"], "dimension": spec["dimension"]}
+        return made | ({"database": str(spec["database"])[:16]} if spec["database"] else {})
+
+
+def make_schemes(
+    kind: str,
+    strategies: Sequence[str] = DEFAULT_STRATEGIES,
+    dimensions: Sequence[int] = DEFAULT_DIMENSIONS,
+    distances: Sequence[str] = DISTANCES,
+) -> list[Scheme]:
+    """Raw descriptors of `kind`, then every strategy x dimension, each under all `distances`.
+
+    Raises InputError for an unknown strategy or distance, and for a strategy that needs attribute labels.
+    """
+    for distance in distances:
+        if distance not in DISTANCES:
+            raise InputError(f"unknown distance {distance!r}: use one of {', '.join(DISTANCES)}")
+    for strategy in strategies:
+        if strategy in STRATEGIES and strategy not in DEFAULT_STRATEGIES:
+            raise InputError(f"{strategy} needs attribute labels, which local features do not have")
+    wanted = product(dict.fromkeys(strategies), dict.fromkeys(dimensions))
+    return [
+        Scheme(),
+        *(Scheme(Lifting(name, m).for_kind(kind), tuple(dict.fromkeys(distances))) for name, m in wanted),
+    ]
+
+
+def run(
+    dataset: HPatches, schemes: Sequence[Scheme], settings: Settings, done: frozenset[_Key] = frozenset()
+) -> Iterator[Record]:
+    """One record for each scheme, distance and image pair that is not in `done`.
+
+    Its value is the accuracy at 1 to 10 px, its count the number of mutual nearest neighbours.
+    """
+    for scene in dataset.scenes:
+        features = _Images(scene, settings)
+        for scheme in schemes:
+            lifted = _Lifted(features, scheme, settings.seed)
+            for pair, distance in product(scene.pairs, scheme.distances):
+                if (scene.name, scheme.name, distance, str(pair.number)) not in done:
+                    yield _record(dataset, scene, pair, lifted, distance)
+
+
+def run_resumable(
+    dataset: HPatches,
+    schemes: Sequence[Scheme],
+    settings: Settings,
+    path: str | Path,
+    report: Report = lambda done, total: None,
+) -> list[Record]:
+    """Run what `path` does not hold yet, append each record once measured, return all that were asked for.
+
+    `report` is called with records (done, total). Raises InputError when the file has other settings.
+    """
+    path = Path(path)
+    wanted = _wanted(dataset, schemes)
+    stored = {_key(record): record for record in _stored(path)}
+    for key, record in stored.items():
+        now = {"dataset": dataset.name, "seed": settings.seed, **_shared(settings)}
+        _check_same(record, now | (wanted[key].parameters() if key in wanted else {}), path)
+    have = {key: stored[key] for key in wanted if key in stored}
+    report(len(have), len(wanted))
+    for record in run(dataset, schemes, settings, frozenset(have)):
+        append_records(path, [record])
+        have[_key(record)] = record
+        report(len(have), len(wanted))
+    return [have[key] for key in wanted]
+
+
+class _Images:
+    """Raw features of the images of a scene, each extracted when first needed."""
+
+    def __init__(self, scene: Scene, settings: Settings) -> None:
+        self.scene, self.settings = scene, settings
+        self._features: dict[int, Features] = {}
+
+    def __getitem__(self, number: int) -> Features:
+        if number not in self._features:
+            kind, most = self.settings.kind, self.settings.max_features
+            self._features[number] = extract(self.scene.images[number], kind, most)
+        return self._features[number]
+
+    def keypoints(self, number: int) -> Keypoints:
+        """Their positions; every extractor of local features gives them."""
+        keypoints = self[number].keypoints
+        if keypoints is None:
+            raise InputError(f"{self.settings.kind} has no keypoints: image matching needs local features")
+        return keypoints
+
+
+class _Lifted:
+    """Descriptors of a scene's images under one scheme: one release an image, each with its own generator."""
+
+    def __init__(self, images: _Images, scheme: Scheme, seed: int) -> None:
+        self.images, self.scheme, self.seed = images, scheme, seed
+        self._private: dict[int, Descriptors] = {}
+
+    def private(self, number: int) -> Descriptors:
+        lifting = self.scheme.lifting
+        if lifting is None:
+            return self.images[number].descriptors
+        if number not in self._private:
+            rng = generator(self.seed, self.images.scene.name, number, self.scheme.name)
+            self._private[number] = lifting.privatize(self.images[number].descriptors, rng)
+        return self._private[number]
+
+    def sides(self, number: int, distance: str) -> tuple[Descriptors, Descriptors]:
+        """Descriptors of image 1 and of image `number`, as `distance` compares them."""
+        one_raw = distance != "subspace-to-subspace"
+        return self.images[1].descriptors if one_raw else self.private(1), self.private(number)
+
+
+def generator(seed: int, scene: str, image: int, scheme: str) -> np.random.Generator:
+    """The generator of one image under one scheme: the same on every machine, unrelated to all others."""
+    key = f"{len(scene)}:{scene}/{image}/{scheme}".encode()
+    words = np.frombuffer(hashlib.sha256(key).digest(), np.dtype("<u4"))
+    return np.random.default_rng([seed, *(int(word) for word in words)])
+
+
+def _record(dataset: HPatches, scene: Scene, pair: ImagePair, lifted: _Lifted, distance: str) -> Record:
+    images = lifted.images
+    matches = NearestMatcher().match(*lifted.sides(pair.number, distance))
+    errors = transfer_errors(matches, images.keypoints(1), images.keypoints(pair.number), pair.homography)
+    settings = images.settings
+    parameters: dict[str, Parameter] = {"distance": distance, "scene": scene.name, "image": pair.number}
+    parameters |= {"change": scene.change} if scene.change else {}
+    parameters |= {"features": [len(images[1]), len(images[pair.number])]}
+    return Record(
+        task=TASK,
+        dataset=dataset.name,
+        scheme=lifted.scheme.name,
+        metric=METRIC,
+        value=tuple(round(float(share), 6) for share in matching_accuracy(errors)),
+        unit="share of matches",
+        count=len(matches),
+        seed=settings.seed,
+        versions=_versions(),
+        parameters=parameters | lifted.scheme.parameters() | _shared(settings),
+    )
+
+
+def _shared(settings: Settings) -> dict[str, Parameter]:
+    return {"kind": settings.kind, "max_features": settings.max_features}
+
+
+def _versions() -> dict[str, str]:
+    return {
+        "featveil": featveil.__version__,
+        "numpy": np.__version__,
+        "opencv": version("opencv-python-headless"),
+    }
+
+
+def _wanted(dataset: HPatches, schemes: Sequence[Scheme]) -> dict[_Key, Scheme]:
+    return {
+        (scene.name, scheme.name, distance, str(pair.number)): scheme
+        for scene in dataset.scenes
+        for scheme in schemes
+        for pair, distance in product(scene.pairs, scheme.distances)
+    }
+
+
+def _stored(path: Path) -> list[Record]:
+    if not path.exists():
+        return []
+    return [record for record in read_records(path) if record.task == TASK]
+
+
+def _key(record: Record) -> _Key:
+    found = record.parameters
+    return str(found.get("scene")), record.scheme, str(found.get("distance")), str(found.get("image"))
+
+
+def _check_same(record: Record, now: dict[str, Parameter], path: Path) -> None:
+    stored = {"dataset": record.dataset, "seed": record.seed, **record.parameters}
+    for name, value in now.items():
+        if stored.get(name) != value:
+            raise InputError(
+                f"{path} was made with {name} {stored.get(name)}, not {value}:"
+                " name another folder, or delete the file"
+            )

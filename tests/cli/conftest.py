@@ -1,0 +1,60 @@
+"""Small images, and a way to run commands that checks how they fail."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from featveil.cli import app
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture
+def run() -> Run:
+    """Run `featveil ARGUMENTS...`."""
+    return lambda *arguments: CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def refused(run: Run, tmp_path: Path) -> Run:
+    """Run a command that must fail with code 2, one line on stderr (returned) and no change to any file."""
+
+    def fail(*arguments: object) -> str:
+        before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+        folders = {path for path in tmp_path.rglob("*") if path.is_dir()}
+        result = run(*arguments)
+        assert result.exit_code == 2, result.output
+        assert result.stderr.startswith("error: ") and result.stderr.count("\n") == 1, result.stderr
+        assert result.stdout == ""
+        assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+        assert {path for path in tmp_path.rglob("*") if path.is_dir()} == folders
+        return str(result.stderr)
+
+    return fail
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> Path:
+    """An image with a few hundred features."""
+    noise = np.random.default_rng(0).integers(0, 256, (60, 80), np.uint8)
+    cv2.imwrite(str(tmp_path / "a.png"), cv2.resize(noise, (320, 240), interpolation=cv2.INTER_CUBIC))
+    return tmp_path / "a.png"
+
+
+@pytest.fixture
+def shifted(image: Path) -> Path:
+    """The same image, seen 20 pixels further to the right."""
+    cv2.imwrite(str(image.with_name("b.png")), np.asarray(cv2.imread(str(image)))[:, 20:])
+    return image.with_name("b.png")
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> Path:
+    """An image without any feature."""
+    cv2.imwrite(str(tmp_path / "empty.png"), np.full((100, 100), 128, np.uint8))
+    return tmp_path / "empty.png"

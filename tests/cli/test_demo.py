@@ -1,0 +1,69 @@
+"""featveil demo."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import featveil as fv
+from featveil.cli import demo as command
+
+
+@pytest.fixture(autouse=True)
+def fewer_features(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "_FEATURES", 300)
+    monkeypatch.setattr(command, "_DIMENSIONS", (4,))
+
+
+def test_page_and_release(run: Any, tmp_path: Path) -> None:
+    result = run("demo", "--out", tmp_path / "out", "--json")
+    assert result.exit_code == 0, result.output
+    shown = json.loads(result.stdout)
+    page = Path(shown["page"]).read_text(encoding="utf-8")
+    row = shown["lifting"][0]
+    assert shown["raw"]["inliers"] > 50
+    assert row["private_raw"]["inliers"] > 0.7 * shown["raw"]["inliers"]
+    assert row["private_private"]["inliers"] > 0.5 * shown["raw"]["inliers"]
+    assert f"{row['private_private']['inliers']} of {row['private_private']['matches']} matches agree" in page
+    private = fv.load(tmp_path / "out/query.veil")
+    assert isinstance(private, fv.PrivateFeatures)
+    assert private.keypoints is not None and private.keypoints.scale is None
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["index.html", "query.veil"]
+
+
+def test_a_redraw_is_owned_up_to(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = iter([False, False, True, False])  # raw, private with raw, private with private twice
+    monkeypatch.setattr(command, "shared_part", lambda found: next(answers))
+    result = run("demo", "--out", tmp_path / "out")
+    assert "released again, 1 x" in result.stdout
+    assert result.stdout.rstrip().endswith("index.html")
+    assert "it happened at dimension 4" in (tmp_path / "out/index.html").read_text(encoding="utf-8")
+
+
+def test_own_images(run: Any, image: Path, shifted: Path, tmp_path: Path) -> None:
+    result = run("demo", "--images", image, shifted, "--out", tmp_path / "out", "--json")
+    assert json.loads(result.stdout)["raw"]["inliers"] > 50
+
+
+def test_bad_input_leaves_no_page(refused: Any, image: Path, empty: Path, tmp_path: Path) -> None:
+    assert "does not exist" in refused(
+        "demo", "--images", image, tmp_path / "no.png", "--out", tmp_path / "out"
+    )
+    assert "no features" in refused("demo", "--images", image, empty, "--out", tmp_path / "out")
+    assert "is a file" in refused("demo", "--out", image)
+    assert "create it first" in refused("demo", "--out", tmp_path / "no/out")
+
+
+def test_a_failed_run_keeps_the_earlier_page(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "index.html").write_text("earlier")
+
+    def fail(run: object) -> str:
+        raise fv.InputError("stop")
+
+    monkeypatch.setattr("featveil.reports.page.render", fail)
+    assert run("demo", "--out", tmp_path).exit_code == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["index.html"]
+    assert (tmp_path / "index.html").read_text() == "earlier"

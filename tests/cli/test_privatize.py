@@ -1,0 +1,146 @@
+"""featveil privatize."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import featveil as fv
+from featveil.cli.extract import targets
+from featveil.formats import hloc
+
+
+@pytest.fixture
+def raw(image: Path) -> Path:
+    fv.save(fv.extract(image, max_features=40), image.with_name("raw.veil"))
+    return image.with_name("raw.veil")
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    """A database of another kind."""
+    values = np.random.default_rng(1).random((64, 128), np.float32)
+    fv.save_database(fv.Database(values, "rootsift", 4), tmp_path / "other.safetensors")
+    return tmp_path / "other.safetensors"
+
+
+def test_release_of_a_raw_file(run: Any, raw: Path, tmp_path: Path) -> None:
+    result = run("privatize", raw, "--out", tmp_path / "out.veil", "--json")
+    assert result.exit_code == 0, result.output
+    shown = json.loads(result.stdout)
+    private = fv.load(tmp_path / "out.veil")
+    assert isinstance(private, fv.PrivateFeatures)
+    assert (shown["features"], shown["defense"]) == (40, private.defense)
+    assert (private.defense["strategy"], private.defense["dimension"]) == ("sub-hybrid", 4)
+    assert shown["bytes"] == (tmp_path / "out.veil").stat().st_size
+    assert private.keypoints is not None and private.keypoints.scale is None
+
+
+def test_what_is_said_to_a_person(run: Any, image: Path, tmp_path: Path) -> None:
+    shown = run("privatize", image, "--out", tmp_path / "out.veil").stdout
+    for words in (
+        "sub-hybrid, dimension 4",
+        "nothing is proved",
+        "position of every feature",
+        "attacks    exist",
+    ):
+        assert words in shown
+    assert "scale" not in shown
+    kept = run("privatize", image, "--out", tmp_path / "kept.veil", "--keep-geometry").stdout
+    assert "scale of every feature" in kept
+    private = fv.load(tmp_path / "kept.veil")
+    assert private.keypoints is not None and private.keypoints.scale is not None
+
+
+def test_two_releases_differ(run: Any, raw: Path, tmp_path: Path) -> None:
+    for name in ("1.veil", "2.veil"):
+        run("privatize", raw, "--out", tmp_path / name)
+    assert (tmp_path / "1.veil").read_bytes() != (tmp_path / "2.veil").read_bytes()
+
+
+def test_hloc_names_become_folders(run: Any, image: Path, tmp_path: Path) -> None:
+    features = fv.extract(image, max_features=20)
+    hloc.write_features(tmp_path / "f.h5", [("db/1.jpg", features), ("query.jpg", features)])
+    result = run("privatize", tmp_path / "f.h5", "--out", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    made = sorted(
+        path.relative_to(tmp_path / "out").as_posix() for path in (tmp_path / "out").rglob("*.veil")
+    )
+    assert made == ["db/1.jpg.veil", "query.jpg.veil"]
+
+
+@pytest.mark.parametrize("name", ["../x", "/x", "a/../../x"])
+def test_no_name_leads_out_of_the_folder(tmp_path: Path, name: str) -> None:
+    with pytest.raises(fv.InputError, match="leads out"):
+        targets([name], tmp_path / "out")
+
+
+def test_a_link_in_the_folder_does_not_lead_out(refused: Any, image: Path, tmp_path: Path) -> None:
+    hloc.write_features(tmp_path / "f.h5", [("db/1.jpg", fv.extract(image, max_features=20))])
+    (tmp_path / "out").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "out/db").symlink_to(tmp_path / "elsewhere")
+    assert "leads out" in refused("privatize", tmp_path / "f.h5", "--out", tmp_path / "out")
+
+
+def test_dimension_one_only_by_name(run: Any, refused: Any, raw: Path, tmp_path: Path) -> None:
+    arguments = ["privatize", raw, "--out", tmp_path / "x.veil", "--dimension", "1"]
+    assert "dimension 1" in refused(*arguments)
+    assert run(*arguments, "--allow-line").exit_code == 0
+
+
+def test_bad_settings(refused: Any, raw: Path, database: Path, tmp_path: Path) -> None:
+    command = ("privatize", raw, "--out", tmp_path / "x.veil")
+    assert "sub-hybrid" in refused(*command, "--strategy", "bogus")
+    assert "below the descriptor size" in refused(*command, "--dimension", 128)
+    assert "at least 1" in refused(*command, "--dimension", 0)
+    assert "between 0 and 1" in refused(*command, "--random-share", 2)
+    assert "hides nothing" in refused(*command, "--defense", "identity")
+    assert "unknown defense" in refused(*command, "--defense", "bogus")
+    assert "use a sift database" in refused(*command, "--database", database)
+    assert "expected 00ff" in refused(*command, "--database", database, "--database-digest", "00ff")
+    assert "needs --database" in refused(*command, "--database-digest", "00ff")
+    assert "no database file" in refused(*command, "--database", tmp_path / "no.safetensors")
+    assert "labels" in refused(*command, "--strategy", "hybrid+")
+
+
+def test_more_directions_than_database_entries(
+    refused: Any, image: Path, database: Path, tmp_path: Path
+) -> None:
+    command = ("privatize", image, "--kind", "rootsift", "--out", tmp_path / "x.veil", "--database", database)
+    assert "use a larger database" in refused(*command, "--strategy", "sub-adversarial", "--dimension", 20)
+
+
+def test_bad_inputs(run: Any, refused: Any, raw: Path, empty: Path, tmp_path: Path) -> None:
+    out = ("--out", tmp_path / "x.veil")
+    run("privatize", raw, "--out", tmp_path / "private.veil")
+    (tmp_path / "cut.veil").write_bytes(raw.read_bytes()[:-50])
+    (tmp_path / "text.h5").write_text("no")
+    assert "private already" in refused("privatize", tmp_path / "private.veil", *out)
+    assert "cut.veil" in refused("privatize", tmp_path / "cut.veil", *out)
+    assert "no features" in refused("privatize", empty, *out)
+    assert "not an HDF5 file" in refused("privatize", tmp_path / "text.h5", *out)
+    assert "nothere.veil" in refused("privatize", tmp_path / "nothere.veil", *out)
+
+
+def test_inputs_and_earlier_releases_are_kept(run: Any, refused: Any, raw: Path, tmp_path: Path) -> None:
+    assert "is an input" in refused("privatize", raw, "--out", raw, "--overwrite")
+    assert "is an input" in refused("privatize", raw, "--out", raw.parent)
+    assert "create it first" in refused("privatize", raw, "--out", tmp_path / "no/x.veil")
+    out = ("privatize", raw, "--out", tmp_path / "x.veil")
+    assert run(*out).exit_code == 0
+    released = (tmp_path / "x.veil").read_bytes()
+    assert "--resume" in refused(*out)
+    result = run(*out, "--resume", "--json")
+    assert (json.loads(result.stdout)["skipped"], (tmp_path / "x.veil").read_bytes()) == (1, released)
+    assert run(*out, "--overwrite").exit_code == 0
+    assert (tmp_path / "x.veil").read_bytes() != released
+
+
+def test_a_damaged_file_among_good_ones_is_left_out(run: Any, raw: Path, tmp_path: Path) -> None:
+    (tmp_path / "cut.veil").write_bytes(raw.read_bytes()[:-50])
+    result = run("privatize", tmp_path, "--out", tmp_path.with_name(tmp_path.name + "-out"), "--json")
+    assert result.exit_code == 1, result.output
+    assert (json.loads(result.stdout)["written"], json.loads(result.stdout)["failed"]) == (1, 1)

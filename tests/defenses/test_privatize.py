@@ -1,0 +1,67 @@
+import numpy as np
+import pytest
+
+from featveil.core import Defense, Features, InputError, Keypoints, Points, PrivateFeatures
+from featveil.databases import builtin
+from featveil.defenses import DEFENSES, privatize
+
+
+def features(n: int = 6, kind: str = "sift") -> Features:
+    xy = np.arange(2 * n, dtype=np.float32).reshape(n, 2)
+    ones = np.ones(n, np.float32)
+    return Features(Points(builtin("sift").points()[:n]), kind, Keypoints(xy, ones, ones, ones), (64, 48))
+
+
+@pytest.mark.parametrize("name", DEFENSES)
+class TestEveryDefense:
+    """The contract: listing a defense in the registry tests it."""
+
+    def test_release_keeps_order_kind_size_and_positions_only(self, name: str) -> None:
+        raw = features()
+        private = privatize(raw, DEFENSES[name]())
+        assert isinstance(private, PrivateFeatures)
+        assert len(private) == len(raw)
+        assert (private.kind, private.image_size) == (raw.kind, raw.image_size)
+        assert private.keypoints is not None
+        assert raw.keypoints is not None
+        assert (private.keypoints.xy == raw.keypoints.xy).all()
+        assert private.keypoints.scale is None
+        assert private.keypoints.orientation is None
+        assert private.keypoints.response is None
+
+    def test_geometry_only_on_request(self, name: str) -> None:
+        private = privatize(features(), DEFENSES[name](), keep_geometry=True)
+        assert private.keypoints is not None
+        assert private.keypoints.scale is not None
+
+    def test_spec_has_a_name_and_no_seed(self, name: str) -> None:
+        spec = privatize(features(), DEFENSES[name](), rng=np.random.default_rng(5)).defense
+        assert spec["name"] == name
+        assert not any("seed" in key for key in spec)
+        assert all(isinstance(value, str | int | float | bool | None) for value in spec.values())
+
+    def test_a_seeded_study_repeats(self, name: str) -> None:
+        defense: Defense = DEFENSES[name]().for_kind("sift")
+        points = features().descriptors
+        first, second = (defense.privatize(points, np.random.default_rng(5)) for _ in range(2))
+        for field in ("values", "offset", "basis"):
+            if hasattr(first, field):
+                assert (getattr(first, field) == getattr(second, field)).all()
+
+    def test_releases_never_touch_a_seedable_generator(self, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        def refuse(*_: object) -> None:
+            raise AssertionError("a release must draw from the operating system")
+
+        for source in ("default_rng", "random", "rand", "uniform"):
+            monkeypatch.setattr(np.random, source, refuse)
+        privatize(features(), DEFENSES[name]())
+
+    def test_an_image_without_features(self, name: str) -> None:
+        empty = Features(Points(np.empty((0, 128), np.float32)), "sift")
+        assert len(privatize(empty, DEFENSES[name]())) == 0
+
+
+def test_private_features_cannot_be_privatized_again() -> None:
+    private = privatize(features(), DEFENSES["lifting"]())
+    with pytest.raises(InputError, match="expected raw Features"):
+        privatize(private, DEFENSES["lifting"]())  # type: ignore[arg-type]

@@ -1,0 +1,46 @@
+import numpy as np
+import pytest
+from reference import random_descriptors
+
+from featveil.core import Points, Subspaces
+from featveil.defenses import Lifting
+from featveil.distances import nearest, nearest_pruned
+from featveil.distances import pruning
+from featveil.databases import builtin
+
+
+@pytest.mark.parametrize(("m1", "m2"), [(2, 2), (4, 4), (4, 0), (0, 3), (12, 12)])
+@pytest.mark.parametrize("axes", [4, 48])
+def test_equals_the_full_search_on_real_descriptors(m1: int, m2: int, axes: int) -> None:
+    rng = np.random.default_rng(m1 + axes)
+    entries = builtin("sift").points()
+    sets = []
+    for m, part in ((m1, slice(0, 300)), (m2, slice(200, 600))):  # a third of the rows have an exact partner
+        points = Points(entries[part])
+        sets.append(Lifting("random", m).privatize(points, rng) if m else points)
+    full, pruned = nearest(*sets, 2), nearest_pruned(*sets, 2, axes)
+    assert (full.indices == pruned.indices).all()
+    assert np.allclose(full.distances, pruned.distances, atol=1e-6)
+
+
+def test_it_really_prunes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Count the pairs whose bound lies below the final second best: few, on descriptors with a spectrum."""
+    rng = np.random.default_rng(0)
+    entries = builtin("sift").points()
+    a = Lifting("random", 2).privatize(Points(entries[:200]), rng)
+    b = Lifting("random", 2).privatize(Points(entries[100:1100]), rng)
+    pair = pruning.frame(a, b)
+    axes = pruning._principal_axes(pair.first, pair.second, 48)
+    walker = pruning.Walker(pruning._projected(pair.first, axes), pruning._projected(pair.second, axes))
+    bounds = np.concatenate([walker.matrix(stripe) for stripe in walker.stripes()])
+    second = (nearest(a, b, 2).distances[:, 1] / pair.scale) ** 2
+    assert (bounds < second[:, None]).mean() < 0.3
+    true = np.concatenate([pruning.Walker(pair.first, pair.second).matrix(s) for s in walker.stripes()])
+    assert (bounds <= true + 1e-5).all()
+
+
+def test_bound_holds_where_projection_loses_rank() -> None:
+    rng = np.random.default_rng(1)
+    a, b = random_descriptors(20, 6, rng, 16), random_descriptors(30, 6, rng, 16)
+    assert isinstance(a, Subspaces)
+    assert (nearest_pruned(a, b, 2, axes=3).indices == nearest(a, b, 2).indices).all()

@@ -1,0 +1,92 @@
+"""The demo's page."""
+
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from featveil.core import Guarantee, Keypoints, PrivateFeatures, Subspaces
+from featveil.reports.page import Count, Row, Run, render
+
+VOID = {"meta", "img", "br", "link"}
+
+
+@pytest.fixture
+def run() -> Run:
+    picture = np.zeros((30, 40, 3), np.uint8)
+    basis = np.tile(np.eye(4, 128, dtype=np.float32), (1500, 1, 1))
+    private = PrivateFeatures(
+        Subspaces(np.zeros((1500, 128), np.float32), basis),
+        "sift",
+        {"name": "lifting", "database": "<b>0123456789abcdef"},
+        Guarantee("empirical"),
+        Keypoints(np.zeros((1500, 2), np.float32)),
+    )
+    rows = [Row(2, Count(90, 81), Count(80, 72)), Row(4, Count(70, 63), Count(60, 54))]
+    sizes = (3_082_264, 640_000)
+    return Run(
+        picture, picture, picture, picture, picture, picture, Count(100, 90), rows, 4, private, *sizes, 12.3
+    )
+
+
+class Page(HTMLParser):
+    """Checks that tags are balanced, and collects what the page would load."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.loads: list[str] = []
+        self.alts: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = dict(attrs)
+        self.loads += [value or "" for name, value in attrs if name in ("src", "href", "srcset", "action")]
+        if tag == "img":
+            self.alts.append(values.get("alt") or "")
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_page_is_whole_and_loads_nothing(run: Run) -> None:
+    text = render(run)
+    page = Page(text)
+    assert page.open == []
+    assert len(page.loads) == 6
+    assert all(value.startswith("data:image/jpeg;base64,") for value in page.loads)
+    assert all(page.alts)
+    assert not re.search(r"https?://|url\(|@import|<script", text)
+    assert "${" not in text
+
+
+def test_page_has_the_numbers(run: Run) -> None:
+    text = " ".join(render(run).split())
+    for words in ("90 of 100 matches agree", "63 of 70 matches agree", "54 of 60 matches agree"):
+        assert words in text
+    assert "1,500 sift features" in text
+    assert "of 3.1 MB (the raw features would take 640 kB)" in text
+    assert "a subspace: 640 numbers" in text
+    assert "70% of raw" in text
+
+
+def test_page_is_honest(run: Run) -> None:
+    text = render(run)
+    for words in ("No proof", "Positions are public", "Database attack", "Clustering", "whole numbers"):
+        assert words in text
+    assert "One pair in 16 fails" in text
+    assert "did not happen" in text
+
+
+def test_values_are_escaped(run: Run) -> None:
+    text = render(run)
+    assert "&lt;b&gt;" in text
+    assert "<b>0123" not in text
+
+
+def test_no_raw_match_at_all(run: Run) -> None:
+    none = Run(**{**vars(run), "raw": Count(0, 0)})
+    assert "–" in render(none)

@@ -1,0 +1,138 @@
+"""featveil bench matching / runtime."""
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+from featveil.cli.bench import app
+from featveil.core import InputError, Points
+from featveil.core.records import read_records
+from featveil.tasks import matching
+
+
+def invoke(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> Path:
+    """One scene of six equal random textures: every homography is the identity."""
+    folder = tmp_path / "drawn" / "i_same"
+    folder.mkdir(parents=True)
+    noise = cv2.GaussianBlur(np.random.default_rng(0).random((120, 160)) * 255, (0, 0), 2)
+    for number in range(1, 7):
+        cv2.imwrite(str(folder / f"{number}.png"), (noise * 3 - 255).clip(0, 255).astype(np.uint8))
+        np.savetxt(folder / f"H_1_{number}", np.eye(3))
+    return folder.parent
+
+
+def test_matching_writes_records_table_and_curve(dataset: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    out = tmp_path / "new" / "results"
+    arguments = ("matching", dataset, "--out", out, "--strategies", "random", "--dimensions", "2,4")
+    result = invoke(*arguments, "--max-features", 50, "--json")
+    assert result.exit_code == 0, result.output
+    rows = json.loads(result.stdout)["rows"]
+    assert [(row["strategy"], row["dimension"]) for row in rows[:3]] == [
+        ("raw", 0),
+        ("random", 2),
+        ("random", 4),
+    ]
+    assert rows[0]["accuracy"][0] == 1.0
+    assert sorted(path.name for path in out.iterdir()) == ["curve.png", "records.jsonl", "table.md"]
+    assert "| random | 4 | subspace-to-subspace |" in (out / "table.md").read_text()
+    assert len(read_records(out / "records.jsonl")) == 25
+    again = invoke(*arguments, "--max-features", 50)
+    assert again.exit_code == 0
+    assert re.search(r"^random +4 +point-to-subspace", again.stdout, re.MULTILINE)
+    assert isinstance(invoke(*arguments, "--max-features", 51).exception, InputError)
+
+
+def test_without_matplotlib_the_table_is_still_made(
+    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    result = invoke("matching", dataset, "--out", tmp_path / "o", "--strategies", "random", "--dimensions", 2)
+    assert result.exit_code == 0, result.output
+    assert "featveil[plots]" in result.stderr
+    assert sorted(path.name for path in (tmp_path / "o").iterdir()) == ["records.jsonl", "table.md"]
+
+
+def test_ctrl_c_keeps_what_was_measured(
+    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = ("matching", dataset, "--out", tmp_path / "o", "--strategies", "random", "--dimensions", 2)
+    real, left = matching._record, [3]
+
+    def stop_at_fourth(*given: object) -> object:
+        left[0] -= 1
+        if left[0] < 0:
+            raise KeyboardInterrupt
+        return real(*given)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(matching, "_record", stop_at_fourth)
+        result = invoke(*arguments)
+    assert result.exit_code == 130
+    assert "goes on from" in result.stderr
+    assert len(read_records(tmp_path / "o" / "records.jsonl")) == 3
+    assert invoke(*arguments).exit_code == 0
+    assert len(read_records(tmp_path / "o" / "records.jsonl")) == 15
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--dimensions", "2,x", "whole numbers"),
+        ("--dimensions", ",", "names nothing"),
+        ("--strategies", "best", "unknown lifting strategy"),
+        ("--seed", "-1", "seed"),
+        ("--kind", "orb", "orb"),
+    ],
+)
+def test_mistakes_are_named_before_anything_is_written(
+    dataset: Path, tmp_path: Path, option: str, value: str, message: str
+) -> None:
+    result = invoke("matching", dataset, "--out", tmp_path / "o", option, value)
+    assert isinstance(result.exception, InputError)
+    assert message in str(result.exception)
+    assert not (tmp_path / "o").exists()
+
+
+def test_runtime_reports_every_method(dataset: Path) -> None:
+    result = invoke("runtime", "--features", 20, "--dimensions", 2, "--repeat", 1, "--json")
+    assert result.exit_code == 0, result.output
+    timings = json.loads(result.stdout)["timings"]
+    assert {timing["dimension"] for timing in timings} >= {0, 2}
+    assert all(timing["seconds"] >= 0 and timing["ratio"] >= 0 for timing in timings)
+
+
+def test_runtime_of_two_images(dataset: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from featveil.tasks import runtime
+
+    sizes: list[tuple[int, int]] = []
+
+    def measure(first: Points, second: Points, *rest: object) -> Iterator[runtime.Timing]:
+        sizes.append((len(first), len(second)))
+        return iter(())
+
+    monkeypatch.setattr(runtime, "measure", measure)
+    images = dataset / "i_same" / "1.png", dataset / "i_same" / "2.png"
+    assert invoke("runtime", "--features", 20, "--images", *images).exit_code == 0
+    assert invoke("runtime", "--features", 30).exit_code == 0
+    assert sizes == [(20, 20), (30, 30)]
+    assert isinstance(invoke("runtime", "--features", 9999, "--images", *images).exception, InputError)
+
+
+@pytest.mark.parametrize("command", ["matching", "runtime"])
+def test_help_has_an_example(command: str) -> None:
+    result = invoke(command, "--help")
+    assert result.exit_code == 0
+    assert f"featveil bench {command}" in " ".join(result.stdout.split())
