@@ -38,9 +38,7 @@ def shade(color: Color, height: int, width: int, strength: float, cells: tuple[i
     return np.clip(sheet, 0, 255).astype(np.uint8)
 
 
-def write(
-    sheet: Picture, text: str, at: tuple[int, int], scale: float, color: Color = INK, font: int = FONT
-) -> None:
+def write(sheet: Picture, text: str, at: tuple[int, int], scale: float, color: Color = INK, font: int = FONT) -> None:
     cv2.putText(sheet, text, at, font, scale, color, max(1, round(scale * 2)), cv2.LINE_AA)
 
 
@@ -66,10 +64,7 @@ def pin(board: Picture, sheet: Picture, center: tuple[int, int], degrees: float,
     height, width = sheet.shape[:2]
     turn = cv2.getRotationMatrix2D((width / 2, height / 2), degrees, 1.0)
     turn[:, 2] += np.array(center) - (width / 2, height / 2)
-    mask = (
-        cv2.warpAffine(np.full((height, width), 255, np.uint8), turn, (WIDTH, HEIGHT)).astype(np.float32)
-        / 255
-    )
+    mask = cv2.warpAffine(np.full((height, width), 255, np.uint8), turn, (WIDTH, HEIGHT)).astype(np.float32) / 255
     laid = cv2.warpAffine(sheet, turn, (WIDTH, HEIGHT), flags=cv2.INTER_AREA)
     shadow = cv2.GaussianBlur(np.roll(mask, (14, 10), (0, 1)), (0, 0), 9)[:, :, None] * 0.45
     mixed = board * (1 - shadow * (1 - mask[:, :, None]))
@@ -100,9 +95,7 @@ def shopping_list() -> Picture:
     sheet = shade((150, 226, 246), 430, 330, 2, (3, 50))
     for y in range(70, 430, 46):
         cv2.line(sheet, (0, y), (330, y), (140, 190, 214), 2, cv2.LINE_AA)
-    for line, text in enumerate(
-        ("to buy", "milk, 2 l", "rye bread", "plasters", "cat food", "candles (6)", "figs")
-    ):
+    for line, text in enumerate(("to buy", "milk, 2 l", "rye bread", "plasters", "cat food", "candles (6)", "figs")):
         write(sheet, text, (30, 62 + line * 46), 1.05, (120, 60, 40) if line else (40, 40, 170), SCRIPT)
     cv2.line(sheet, (24, 146), (190, 140), (60, 60, 60), 3, cv2.LINE_AA)
     return sheet
@@ -146,9 +139,7 @@ def drawing() -> Picture:
             cv2.polylines(sheet, [wobbly.astype(np.int32)], False, color, 3, cv2.LINE_AA)
     for _ in range(90):
         x, y = 424 + int(rng.normal() * 36), 226 + int(rng.normal() * 34)
-        cv2.circle(
-            sheet, (x, y), int(rng.integers(5, 15)), (50, int(rng.integers(120, 190)), 70), 2, cv2.LINE_AA
-        )
+        cv2.circle(sheet, (x, y), int(rng.integers(5, 15)), (50, int(rng.integers(120, 190)), 70), 2, cv2.LINE_AA)
     for step in range(14):
         angle = step * math.tau / 14
         reach = 62 + int(rng.integers(20))
@@ -158,9 +149,7 @@ def drawing() -> Picture:
     cat = (60, 110, 230)
     cv2.ellipse(sheet, (352, 372), (38, 20), 0, 0, 360, cat, -1, cv2.LINE_AA)
     cv2.circle(sheet, (392, 350), 18, cat, -1, cv2.LINE_AA)
-    cv2.polylines(
-        sheet, [np.array([(316, 366), (296, 340), (306, 316)], np.int32)], False, cat, 6, cv2.LINE_AA
-    )
+    cv2.polylines(sheet, [np.array([(316, 366), (296, 340), (306, 316)], np.int32)], False, cat, 6, cv2.LINE_AA)
     write(sheet, "OUR HOME", (150, 442), 1.3, (180, 60, 120))
     return sheet
 
@@ -229,9 +218,7 @@ def photograph(board: Picture, corners: Any, light: float, warmth: Color) -> Pic
     view = cv2.getPerspectiveTransform(edge, np.array(corners, np.float32) * sharp)
     size = (VIEW[0] * sharp, VIEW[1] * sharp)
     wall = shade((206, 214, 218), size[1], size[0], 2.5, (5, 30, 160))
-    seen = cv2.warpPerspective(
-        board, view, size, dst=wall, flags=cv2.INTER_AREA, borderMode=cv2.BORDER_TRANSPARENT
-    )
+    seen = cv2.warpPerspective(board, view, size, dst=wall, flags=cv2.INTER_AREA, borderMode=cv2.BORDER_TRANSPARENT)
     small = cv2.resize(seen, VIEW, interpolation=cv2.INTER_AREA).astype(np.float32)
     ramp = np.linspace(1 - light, 1 + light, VIEW[0], dtype=np.float32)[None, :, None]
     lit = small * ramp * (np.array(warmth, np.float32) / 100) + rng.normal(0, 2.2, small.shape)

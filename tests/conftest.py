@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+
 @pytest.fixture(scope="session")
 def real_data() -> Path:
     """The folder of real images; the test is skipped, visibly, where it is absent."""

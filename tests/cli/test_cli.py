@@ -71,10 +71,7 @@ def test_log_warnings_reach_stderr_once(run: Any, image: Path, monkeypatch: pyte
 
     monkeypatch.setattr(command, "extracted", warn)
     for _ in range(2):
-        assert (
-            run("extract", image, "--out", image.with_name("x")).stderr
-            == "warning: odd [thing]\nerror: stop\n"
-        )
+        assert run("extract", image, "--out", image.with_name("x")).stderr == "warning: odd [thing]\nerror: stop\n"
 
 
 def test_ctrl_c_ends_with_130_and_leaves_nothing(

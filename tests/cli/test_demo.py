@@ -34,7 +34,7 @@ def test_page_and_release(run: Any, tmp_path: Path) -> None:
 
 def test_a_redraw_is_owned_up_to(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answers = iter([False, False, True, False])  # raw, private with raw, private with private twice
-    monkeypatch.setattr(command, "shared_part", lambda found: next(answers))
+    monkeypatch.setattr(command, "shared_part", lambda found, agree: next(answers))
     result = run("demo", "--out", tmp_path / "out")
     assert "released again, 1 x" in result.stdout
     assert result.stdout.rstrip().endswith("index.html")
@@ -46,18 +46,19 @@ def test_own_images(run: Any, image: Path, shifted: Path, tmp_path: Path) -> Non
     assert json.loads(result.stdout)["raw"]["inliers"] > 50
 
 
+def test_one_image_twice_is_no_shared_part(run: Any, image: Path, tmp_path: Path) -> None:
+    shown = json.loads(run("demo", "--images", image, image, "--out", tmp_path / "out", "--json").stdout)
+    assert shown["lifting"][0]["private_private"]["inliers"] > 0.9 * shown["raw"]["inliers"]
+
+
 def test_bad_input_leaves_no_page(refused: Any, image: Path, empty: Path, tmp_path: Path) -> None:
-    assert "does not exist" in refused(
-        "demo", "--images", image, tmp_path / "no.png", "--out", tmp_path / "out"
-    )
+    assert "does not exist" in refused("demo", "--images", image, tmp_path / "no.png", "--out", tmp_path / "out")
     assert "no features" in refused("demo", "--images", image, empty, "--out", tmp_path / "out")
     assert "is a file" in refused("demo", "--out", image)
     assert "create it first" in refused("demo", "--out", tmp_path / "no/out")
 
 
-def test_a_failed_run_keeps_the_earlier_page(
-    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_run_keeps_the_earlier_page(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "index.html").write_text("earlier")
 
     def fail(run: object) -> str:

@@ -12,9 +12,7 @@ from featveil.formats import hloc
 
 
 def test_one_image_to_one_file(run: Any, image: Path, tmp_path: Path) -> None:
-    result = run(
-        "extract", image, "--out", tmp_path / "a.veil", "--kind", "rootsift", "--max-features", 50, "--json"
-    )
+    result = run("extract", image, "--out", tmp_path / "a.veil", "--kind", "rootsift", "--max-features", 50, "--json")
     assert result.exit_code == 0, result.output
     shown = json.loads(result.stdout)
     assert (shown["written"], shown["failed"], shown["features"], shown["kind"]) == (1, 0, 50, "rootsift")
@@ -22,9 +20,7 @@ def test_one_image_to_one_file(run: Any, image: Path, tmp_path: Path) -> None:
     assert (features.kind, len(features)) == ("rootsift", 50)
 
 
-def test_a_folder_keeps_its_tree_and_a_second_run_skips(
-    run: Any, image: Path, shifted: Path, tmp_path: Path
-) -> None:
+def test_a_folder_keeps_its_tree_and_a_second_run_skips(run: Any, image: Path, shifted: Path, tmp_path: Path) -> None:
     (tmp_path / "photos/sub").mkdir(parents=True)
     image.rename(tmp_path / "photos/a.png")
     shifted.rename(tmp_path / "photos/sub/a.png")

@@ -27,9 +27,7 @@ def test_two_images(run: Any, image: Path, shifted: Path) -> None:
     assert "agree on one homography" in run("match", image, shifted).stdout
 
 
-def test_private_with_raw_is_written_for_both_readers(
-    run: Any, private: Path, shifted: Path, tmp_path: Path
-) -> None:
+def test_private_with_raw_is_written_for_both_readers(run: Any, private: Path, shifted: Path, tmp_path: Path) -> None:
     for out in ("m.npz", "m.h5"):
         result = run("match", private, shifted, "--out", tmp_path / out, "--json", "--max-features", 200)
         assert result.exit_code == 0, result.output
@@ -67,9 +65,7 @@ def test_picture_of_private_features(
     assert (blank < 0.1) if given else (blank > 0.3)
 
 
-def test_the_same_part_of_the_database_is_warned_about(
-    run: Any, image: Path, shifted: Path, tmp_path: Path
-) -> None:
+def test_the_same_part_of_the_database_is_warned_about(run: Any, image: Path, shifted: Path, tmp_path: Path) -> None:
     one_part = fv.Database(fv.builtin().values[:256], "sift", 1)
     for path in (image, shifted):
         features = fv.extract(path, max_features=300)

@@ -65,9 +65,7 @@ def test_hloc_names_become_folders(run: Any, image: Path, tmp_path: Path) -> Non
     hloc.write_features(tmp_path / "f.h5", [("db/1.jpg", features), ("query.jpg", features)])
     result = run("privatize", tmp_path / "f.h5", "--out", tmp_path / "out")
     assert result.exit_code == 0, result.output
-    made = sorted(
-        path.relative_to(tmp_path / "out").as_posix() for path in (tmp_path / "out").rglob("*.veil")
-    )
+    made = sorted(path.relative_to(tmp_path / "out").as_posix() for path in (tmp_path / "out").rglob("*.veil"))
     assert made == ["db/1.jpg.veil", "query.jpg.veil"]
 
 
@@ -106,9 +104,7 @@ def test_bad_settings(refused: Any, raw: Path, database: Path, tmp_path: Path) -
     assert "labels" in refused(*command, "--strategy", "hybrid+")
 
 
-def test_more_directions_than_database_entries(
-    refused: Any, image: Path, database: Path, tmp_path: Path
-) -> None:
+def test_more_directions_than_database_entries(refused: Any, image: Path, database: Path, tmp_path: Path) -> None:
     command = ("privatize", image, "--kind", "rootsift", "--out", tmp_path / "x.veil", "--database", database)
     assert "use a larger database" in refused(*command, "--strategy", "sub-adversarial", "--dimension", 20)
 

@@ -14,9 +14,7 @@ RECORD = Record("matching", "scenes", "raw", "accuracy", 0.5, "share", 7, 0, {"f
 
 def test_records_come_back_as_they_were(tmp_path: Path) -> None:
     path = tmp_path / "records.jsonl"
-    rich = replace(
-        RECORD, value=(0.25, 1.0), attack="nearest", parameters={"m": 4, "sizes": [1, 2], "name": "Ä\n"}
-    )
+    rich = replace(RECORD, value=(0.25, 1.0), attack="nearest", parameters={"m": 4, "sizes": [1, 2], "name": "Ä\n"})
     append_records(path, [RECORD])
     append_records(path, [rich, RECORD])
     append_records(path, [])

@@ -54,11 +54,11 @@ def test_subspaces_refuse_bases_that_are_not(basis: object) -> None:
 
 
 def test_features_refuse_what_does_not_fit() -> None:
-    points = Points(np.ones((2, 4)))
+    points = Points(np.ones((2, 4), np.float32))
     with pytest.raises(InputError, match="3 keypoints do not fit 2 descriptors"):
-        Features(points, "sift", Keypoints(np.zeros((3, 2))))
+        Features(points, "sift", Keypoints(np.zeros((3, 2), np.float32)))
     with pytest.raises(InputError, match="descriptor 1 has zero norm"):
-        Features(Points(np.array([[1.0, 0], [0, 0]])), "sift")
+        Features(Points(np.array([[1.0, 0], [0, 0]], np.float32)), "sift")
     with pytest.raises(InputError, match="descriptor kind"):
         Features(points, "../SIFT")
     with pytest.raises(InputError, match="image size"):
@@ -66,12 +66,12 @@ def test_features_refuse_what_does_not_fit() -> None:
     with pytest.raises(InputError, match="labels"):
         Features(points, "sift", labels=np.zeros(3, int))
     with pytest.raises(InputError, match="scale"):
-        Keypoints(np.zeros((3, 2)), scale=np.zeros(2))
+        Keypoints(np.zeros((3, 2), np.float32), scale=np.zeros(2, np.float32))
 
 
 def test_matches_refuse_float_indices() -> None:
     with pytest.raises(InputError, match="whole numbers"):
-        Matches(np.zeros((1, 2)), np.zeros(1))
+        Matches(np.zeros((1, 2)), np.zeros(1, np.float32))  # type: ignore[arg-type]
 
 
 def test_guarantee_composes_over_an_image() -> None:

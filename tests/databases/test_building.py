@@ -98,9 +98,7 @@ def test_stopped_again_and_again_gives_the_same(photos: Path, tmp_path: Path, af
     assert resumed.card == straight.card
 
 
-def test_stopped_in_the_middle_of_an_image(
-    photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stopped_in_the_middle_of_an_image(photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recipe = Recipe(clusters=32, parts=4, max_per_image=60, max_descriptors=100, iterations=2)
     write = sampling._write
     calls = 0

@@ -65,9 +65,7 @@ def test_sift_is_stored_in_bytes_with_little_error(rows: np.ndarray) -> None:
 
 def test_from_array_permutes_rows_together_with_labels() -> None:
     values = np.arange(1, 401, dtype=np.float32)[:, None] * np.ones(3, np.float32)
-    seeded = [
-        Database.from_array(values, "face", labels=np.arange(400), rng=np.random.default_rng(5)) for _ in "ab"
-    ]
+    seeded = [Database.from_array(values, "face", labels=np.arange(400), rng=np.random.default_rng(5)) for _ in "ab"]
     assert seeded[0].digest == seeded[1].digest
     secure = [Database.from_array(values, "face", labels=np.arange(400)) for _ in "ab"]
     assert secure[0].digest != secure[1].digest

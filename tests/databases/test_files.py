@@ -158,9 +158,7 @@ def test_missing_file_and_folder(tmp_path: Path, database: Database) -> None:
         save_database(database, tmp_path / "no" / "x.safetensors")
 
 
-def test_a_full_disk_leaves_the_old_file(
-    path: Path, database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_leaves_the_old_file(path: Path, database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(self: Path, data: bytes) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
 

@@ -42,9 +42,7 @@ def test_any_descriptor_size(d: int) -> None:
     ("strategy", "share", "expected"),
     [("random", None, 0), ("adversarial", None, 4), ("hybrid", None, 2), ("hybrid", 0.25, 3), ("hybrid", 0.0, 4)],
 )
-def test_adversarial_directions_lead_to_database_entries(
-    strategy: str, share: float | None, expected: int
-) -> None:
+def test_adversarial_directions_lead_to_database_entries(strategy: str, share: float | None, expected: int) -> None:
     lifting = Lifting(strategy, 4, random_share=share, database=small_database(60))
     points = faces(20)
     made = lifting.privatize(points, np.random.default_rng(0))
@@ -178,9 +176,7 @@ class TestRefusals:
         with pytest.raises(InputError, match="3 are there"):
             Lifting("adversarial", 4, database=small_database(3)).privatize(faces(2), SecureRandomness())
         with pytest.raises(InputError, match="4 different database entries"):
-            Lifting("sub-adversarial", 4, database=small_database(12, parts=4)).privatize(
-                faces(2), SecureRandomness()
-            )
+            Lifting("sub-adversarial", 4, database=small_database(12, parts=4)).privatize(faces(2), SecureRandomness())
 
     def test_database_of_another_kind_or_size(self) -> None:
         with pytest.raises(InputError, match="holds face descriptors, the features are sift"):

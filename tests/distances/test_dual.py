@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
-from reference import random_descriptors, reference_matrix
 
 from featveil.core import InputError, Points, Subspaces
 from featveil.distances import Dual, dual_matrix, from_dual, matrix, to_dual
+from reference import random_descriptors, reference_matrix
 
 
 @pytest.mark.parametrize("m", [1, 3, 8, 15])

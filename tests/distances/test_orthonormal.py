@@ -39,6 +39,6 @@ def test_remove_span_leaves_the_orthogonal_part() -> None:
     vectors = rng.standard_normal((9, 12))
     rest = vectors.copy()
     remove_span(rest, basis)
-    assert np.abs((basis @ rest[:, :, None])).max() < 1e-14
+    assert np.abs(basis @ rest[:, :, None]).max() < 1e-14
     expected = vectors - np.einsum("nmd,nm->nd", basis, np.einsum("nmd,nd->nm", basis, vectors))
     assert np.abs(rest - expected).max() < 1e-13

@@ -1,12 +1,13 @@
 import numpy as np
 import pytest
-from reference import random_descriptors
 
 from featveil.core import Points, Subspaces
-from featveil.defenses import Lifting
-from featveil.distances import nearest, nearest_pruned
-from featveil.distances import pruning
 from featveil.databases import builtin
+from featveil.defenses import Lifting
+from featveil.distances import nearest, nearest_pruned, pruning
+from featveil.distances.frames import frame
+from featveil.distances.tiles import Walker
+from reference import random_descriptors
 
 
 @pytest.mark.parametrize(("m1", "m2"), [(2, 2), (4, 4), (4, 0), (0, 3), (12, 12)])
@@ -18,7 +19,8 @@ def test_equals_the_full_search_on_real_descriptors(m1: int, m2: int, axes: int)
     for m, part in ((m1, slice(0, 300)), (m2, slice(200, 600))):  # a third of the rows have an exact partner
         points = Points(entries[part])
         sets.append(Lifting("random", m).privatize(points, rng) if m else points)
-    full, pruned = nearest(*sets, 2), nearest_pruned(*sets, 2, axes)
+    a, b = sets
+    full, pruned = nearest(a, b, 2), nearest_pruned(a, b, 2, axes)
     assert (full.indices == pruned.indices).all()
     assert np.allclose(full.distances, pruned.distances, atol=1e-6)
 
@@ -29,13 +31,13 @@ def test_it_really_prunes(monkeypatch: pytest.MonkeyPatch) -> None:
     entries = builtin("sift").points()
     a = Lifting("random", 2).privatize(Points(entries[:200]), rng)
     b = Lifting("random", 2).privatize(Points(entries[100:1100]), rng)
-    pair = pruning.frame(a, b)
+    pair = frame(a, b)
     axes = pruning._principal_axes(pair.first, pair.second, 48)
-    walker = pruning.Walker(pruning._projected(pair.first, axes), pruning._projected(pair.second, axes))
+    walker = Walker(pruning._projected(pair.first, axes), pruning._projected(pair.second, axes))
     bounds = np.concatenate([walker.matrix(stripe) for stripe in walker.stripes()])
     second = (nearest(a, b, 2).distances[:, 1] / pair.scale) ** 2
     assert (bounds < second[:, None]).mean() < 0.3
-    true = np.concatenate([pruning.Walker(pair.first, pair.second).matrix(s) for s in walker.stripes()])
+    true = np.concatenate([Walker(pair.first, pair.second).matrix(s) for s in walker.stripes()])
     assert (bounds <= true + 1e-5).all()
 
 

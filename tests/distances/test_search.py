@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference import random_descriptors, reference_matrix
 
 from featveil.core import InputError, Points, Subspaces
 from featveil.distances import matrix, nearest, nearest_both_ways, nearest_pruned, pair_distances
+from reference import random_descriptors, reference_matrix
 
 # Points, unrolled, mixed, blocked (over 64 products) and dual (half the size and more) code paths.
 DIMENSIONS = [(0, 0), (0, 2), (3, 0), (2, 2), (2, 5), (5, 2), (4, 4), (8, 8), (9, 10), (4, 20), (0, 20), (31, 0)]

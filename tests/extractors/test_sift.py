@@ -97,9 +97,7 @@ def test_images_without_features_give_none(shape: tuple[int, ...]) -> None:
 
 def test_views_are_accepted(texture: Image) -> None:
     flipped = texture[::-1, ::-1]
-    assert np.array_equal(
-        Sift().extract(flipped).descriptors.values, Sift().extract(flipped.copy()).descriptors.values
-    )
+    assert np.array_equal(Sift().extract(flipped).descriptors.values, Sift().extract(flipped.copy()).descriptors.values)
     frozen = texture.copy()
     frozen.setflags(write=False)
     assert len(Sift().extract(frozen)) > 0

@@ -93,9 +93,7 @@ def test_reads_half_precision_from_hloc(path: Path) -> None:
 
 
 def test_an_image_without_features(path: Path) -> None:
-    empty = Features(
-        Points(np.empty((0, D), np.float32)), "sift", Keypoints(np.empty((0, 2), np.float32)), (9, 9)
-    )
+    empty = Features(Points(np.empty((0, D), np.float32)), "sift", Keypoints(np.empty((0, 2), np.float32)), (9, 9))
     hloc.write_features(path, [("flat.png", empty)])
     assert len(hloc.read(path, "flat.png", "sift")) == 0
 
@@ -238,9 +236,7 @@ def test_name_that_climbs_out_of_a_folder(path: Path) -> None:
         hloc.names(path)
 
 
-@pytest.mark.skipif(
-    os.name != "posix" or os.geteuid() == 0, reason="needs a user who may not read everything"
-)
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="needs a user who may not read everything")
 def test_unreadable_file(path: Path) -> None:
     hloc.write_features(path, [("a.jpg", example())])
     path.chmod(0)

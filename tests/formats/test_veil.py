@@ -45,9 +45,7 @@ def private_subspaces(defense: Spec | None = None) -> PrivateFeatures:
     descriptors = Subspaces(rng.normal(size=(N, D)).astype(np.float32), basis)
     spec: Spec = {"name": "lifting", "dimension": M, "share": 0.1, "hybrid": True, "attribute": None}
     keypoints = random_keypoints(rng, False)
-    return PrivateFeatures(
-        descriptors, "rootsift", defense or spec, Guarantee("empirical"), keypoints, (640, 480)
-    )
+    return PrivateFeatures(descriptors, "rootsift", defense or spec, Guarantee("empirical"), keypoints, (640, 480))
 
 
 def private_points(epsilon: float = 0.1) -> PrivateFeatures:
@@ -78,9 +76,7 @@ def assert_same(left: Features | PrivateFeatures, right: Features | PrivateFeatu
     assert type(left) is type(right)
     assert (left.kind, left.image_size) == (right.kind, right.image_size)
     assert type(left.descriptors) is type(right.descriptors)
-    pairs = [
-        (getattr(left.descriptors, name), getattr(right.descriptors, name)) for name in vars(left.descriptors)
-    ]
+    pairs = [(getattr(left.descriptors, name), getattr(right.descriptors, name)) for name in vars(left.descriptors)]
     assert (left.keypoints is None) == (right.keypoints is None)
     for name in ("xy", "scale", "orientation", "response"):
         pairs.append((getattr(left.keypoints, name, None), getattr(right.keypoints, name, None)))
@@ -142,9 +138,7 @@ def test_a_seed_is_never_released(key: str, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    "value", [[1, 2], {"a": 1}, np.zeros(3), float("nan"), float("inf"), 2**70, "\x1b[31m"]
-)
+@pytest.mark.parametrize("value", [[1, 2], {"a": 1}, np.zeros(3), float("nan"), float("inf"), 2**70, "\x1b[31m"])
 def test_only_plain_values_describe_a_defense(value: object) -> None:
     with pytest.raises(InputError, match="a defense's dimension must be"):
         veil.encode(private_subspaces({"dimension": value}))  # type: ignore[dict-item]

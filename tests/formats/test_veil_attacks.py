@@ -163,9 +163,7 @@ ATTACKS: dict[str, bytes] = {
     "defense is a list": with_about(lambda about: about.update(defense=[])),
     "defense with a seed": with_about(lambda about: about.update(defense={"seed": 1})),
     "defense is nested": with_about(lambda about: about.update(defense={"a": {"b": 1}})),
-    "defense of infinity": with_about(lambda about: about.update(defense={"a": 1e300})).replace(
-        b"1e+300", b"1e+999"
-    ),
+    "defense of infinity": with_about(lambda about: about.update(defense={"a": 1e300})).replace(b"1e+300", b"1e+999"),
     "defense with an escape": with_about(lambda about: about.update(defense={"name": "\x1b[2J"})),
     "defense with half a character": with_about(lambda about: about.update(defense={"name": "\ud800"})),
     "defense with a long name": with_about(lambda about: about.update(defense={"a" * 999: []})),
@@ -173,24 +171,16 @@ ATTACKS: dict[str, bytes] = {
     "guarantee unknown": with_about(lambda about: about["guarantee"].update(kind="total")),
     "guarantee kind is a list": with_about(lambda about: about["guarantee"].update(kind=[])),
     "guarantee without epsilon": with_about(lambda about: about["guarantee"].update(kind="local-dp")),
-    "guarantee with a text": with_about(
-        lambda about: about["guarantee"].update(kind="local-dp", epsilon="1")
-    ),
-    "guarantee with a boolean": with_about(
-        lambda about: about["guarantee"].update(kind="local-dp", epsilon=True)
-    ),
-    "guarantee of 10^400": with_about(
-        lambda about: about["guarantee"].update(kind="local-dp", epsilon=10**400)
-    ),
+    "guarantee with a text": with_about(lambda about: about["guarantee"].update(kind="local-dp", epsilon="1")),
+    "guarantee with a boolean": with_about(lambda about: about["guarantee"].update(kind="local-dp", epsilon=True)),
+    "guarantee of 10^400": with_about(lambda about: about["guarantee"].update(kind="local-dp", epsilon=10**400)),
     "guarantee of -1": with_about(lambda about: about["guarantee"].update(kind="local-dp", epsilon=-1)),
     "guarantee unit unknown": with_about(lambda about: about["guarantee"].update(unit="pixel")),
     "tensor entry is a list": with_header(lambda header: header.update({"keypoints.xy": []})),
     "tensor entry lacks a key": with_header(lambda header: header["keypoints.xy"].pop("dtype")),
     "tensor entry has a key too many": with_entry("keypoints.xy", stride=1),
     "tensor missing": renamed("subspaces.offset", "subspaces.origin"),
-    "scale without positions": with_entry("keypoints.xy", shape=[N * 2]).replace(
-        b"keypoints.xy", b"keypoints.scale"
-    ),
+    "scale without positions": with_entry("keypoints.xy", shape=[N * 2]).replace(b"keypoints.xy", b"keypoints.scale"),
     "labels in private features": renamed("keypoints.xy", "labels"),
     "raw descriptors beside private ones": renamed("keypoints.xy", "points.values"),
     "extra tensor without bytes": with_header(
@@ -226,9 +216,7 @@ ATTACKS: dict[str, bytes] = {
     "NaN descriptor": with_value("points.values", float("nan"), RAW),
     "basis is not orthonormal": with_value("subspaces.basis", 3.0),
     "basis overflows": with_value("subspaces.basis", 3e38),
-    "basis is all huge": joined(
-        parts(PRIVATE)[0], np.full(len(parts(PRIVATE)[1]) // 4, -3e38, "<f4").tobytes()
-    ),
+    "basis is all huge": joined(parts(PRIVATE)[0], np.full(len(parts(PRIVATE)[1]) // 4, -3e38, "<f4").tobytes()),
     "zero descriptor": joined(parts(RAW)[0], bytes(len(parts(RAW)[1]))),
 }
 

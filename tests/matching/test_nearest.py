@@ -1,15 +1,18 @@
 import numpy as np
 import pytest
-from reference import random_descriptors, reference_matrix
 
 from featveil.core import Features, InputError, Points, PrivateFeatures
 from featveil.databases import builtin
 from featveil.defenses import Lifting, privatize
 from featveil.matching import NearestMatcher, match, nearest
+from reference import random_descriptors, reference_matrix
 
 
 def expected_pairs(
-    distances: np.ndarray, mutual: bool, ratio: float | None, limit: float | None  # type: ignore[type-arg]
+    distances: np.ndarray,
+    mutual: bool,
+    ratio: float | None,
+    limit: float | None,
 ) -> list[tuple[int, int]]:
     """The matcher's definition, one row at a time."""
     pairs = []

@@ -25,9 +25,7 @@ def run() -> Run:
     )
     rows = [Row(2, Count(90, 81), Count(80, 72)), Row(4, Count(70, 63), Count(60, 54))]
     sizes = (3_082_264, 640_000)
-    return Run(
-        picture, picture, picture, picture, picture, picture, Count(100, 90), rows, 4, private, *sizes, 12.3
-    )
+    return Run(picture, picture, picture, picture, picture, picture, Count(100, 90), rows, 4, private, *sizes, 12.3)
 
 
 class Page(HTMLParser):

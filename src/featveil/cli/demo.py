@@ -27,9 +27,7 @@ _MOST_REDRAWS = 5
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder to write index.html and query.veil to.")] = Path(
-        "featveil-demo"
-    ),
+    out: Annotated[Path, typer.Option(help="Folder to write index.html and query.veil to.")] = Path("featveil-demo"),
     images: Annotated[
         tuple[Path, Path] | None, typer.Option(help="Query and reference image.", show_default="bundled ones")
     ] = None,
@@ -152,7 +150,7 @@ def _compare(a: _Side, b: _Side) -> _Outcome:
     pairs = found.indices
     agree = agreeing(a.panel.xy[pairs[:, 0]], b.panel.xy[pairs[:, 1]])
     picture = draw_matches(a.panel, b.panel, pairs, agree)
-    return _Outcome(Count(len(pairs), int(agree.sum())), picture, shared_part(found))
+    return _Outcome(Count(len(pairs), int(agree.sum())), picture, shared_part(found, agree))
 
 
 def _write(out: Path, files: dict[str, bytes]) -> None:
@@ -190,13 +188,8 @@ def _text(run: "Run", out: Path) -> str:
     lines = [f"raw with raw          {run.raw.inliers} of {run.raw.matches} matches agree"]
     for row in run.rows:
         lines += [
-            f"private with raw      {row.one_side.inliers} of {row.one_side.matches}"
-            f" (dimension {row.dimension})",
+            f"private with raw      {row.one_side.inliers} of {row.one_side.matches} (dimension {row.dimension})",
             f"private with private  {row.both_sides.inliers} of {row.both_sides.matches}"
-            + (
-                f" (same database part drawn: reference released again, {row.redrawn} x)"
-                if row.redrawn
-                else ""
-            ),
+            + (f" (same database part drawn: reference released again, {row.redrawn} x)" if row.redrawn else ""),
         ]
     return "\n".join([*lines, f"Open {(out / 'index.html').resolve()}"])

@@ -29,16 +29,12 @@ class Format(StrEnum):
 
 
 def extract(
-    images: Annotated[
-        list[Path], typer.Argument(metavar="IMAGE...", help="Image files, or folders of them.")
-    ],
+    images: Annotated[list[Path], typer.Argument(metavar="IMAGE...", help="Image files, or folders of them.")],
     out: Annotated[Path, typer.Option(help="A folder, a .veil file for one image, or an .h5 file for hloc.")],
     kind: Kind = "sift",
     max_features: MaxFeatures = 2048,
     format: Annotated[Format, typer.Option(help="One .veil file an image, or one hloc file.")] = Format.veil,  # noqa: A002
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Extract again what is there already.")
-    ] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Extract again what is there already.")] = False,
     json: Json = False,
 ) -> None:
     """Extract raw features. They show what the image shows: keep them on this device.
@@ -92,9 +88,7 @@ class Work:
 def finish(work: Work, out: Path, more: dict[str, object], json: bool, note: str = "") -> None:
     """Print the counts; exit code 1 when some failed, InputError when all did."""
     if work.failed and not work.written and not work.skipped:
-        raise InputError(
-            f"none of the {work.total} inputs could be used, nothing was written: see the lines above"
-        )
+        raise InputError(f"none of the {work.total} inputs could be used, nothing was written: see the lines above")
     counts = {"out": str(out), "written": work.written, "skipped": work.skipped, "failed": work.failed}
     text = f"{work.written} written to {out}"
     text += f", {work.skipped} there already" if work.skipped else ""

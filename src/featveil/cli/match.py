@@ -30,12 +30,8 @@ def match(
     ratio: Annotated[
         float | None, typer.Option(help="Keep it only if it is nearer than this share of the second nearest.")
     ] = None,
-    max_distance: Annotated[
-        float | None, typer.Option(help="Keep it only if it is at most this far.")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Write the matches: .npz, or .h5 as hloc reads them.")
-    ] = None,
+    max_distance: Annotated[float | None, typer.Option(help="Keep it only if it is at most this far.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the matches: .npz, or .h5 as hloc reads them.")] = None,
     picture: Annotated[Path | None, typer.Option(help="Draw the matches: .png or .jpg.")] = None,
     images: Annotated[
         tuple[Path, Path] | None, typer.Option(help="Images of A and B to draw on, for .veil files.")
@@ -56,9 +52,7 @@ def match(
 
     _check_outputs(a, b, out, picture, images)
     first, second = (_side(path, kind, max_features) for path in (a, b))
-    found = match_features(
-        first.features, second.features, mutual=mutual, ratio=ratio, max_distance=max_distance
-    )
+    found = match_features(first.features, second.features, mutual=mutual, ratio=ratio, max_distance=max_distance)
     agree = None
     if first.features.keypoints is not None and second.features.keypoints is not None:
         xy_a, xy_b = first.features.keypoints.xy, second.features.keypoints.xy
@@ -70,7 +64,7 @@ def match(
         from featveil.reports.pictures import write_picture
 
         write_picture(drawn, picture)
-    if first.private and second.private and shared_part(found):
+    if first.private and second.private and shared_part(found, agree):
         complain("warning", _SHARED)
     inliers = None if agree is None else int(agree.sum())
     result: dict[str, Any] = {
@@ -83,9 +77,14 @@ def match(
     show(result, json, _text(result, out, picture))
 
 
-def shared_part(found: "Matches") -> bool:
-    """Whether most subspaces meet, as they do when both images were lifted with one sub-database."""
-    return len(found) > 0 and float((found.distances < _ZERO).mean()) > 0.5
+def shared_part(found: "Matches", agree: "NDArray[np.bool_] | None") -> bool:
+    """Whether most subspaces meet without agreeing, as they do when both images drew one sub-database.
+
+    Subspaces of the very same image meet too, in the descriptors they hide; those matches agree.
+    """
+    if len(found) == 0 or (agree is not None and agree.mean() > 0.5):
+        return False
+    return float((found.distances < _ZERO).mean()) > 0.5
 
 
 @dataclass(frozen=True)
@@ -110,9 +109,7 @@ def _side(path: Path, kind: str, max_features: int) -> _Side:
     return _Side(path, read_features(path, kind, max_features))
 
 
-def _check_outputs(
-    a: Path, b: Path, out: Path | None, picture: Path | None, images: tuple[Path, Path] | None
-) -> None:
+def _check_outputs(a: Path, b: Path, out: Path | None, picture: Path | None, images: tuple[Path, Path] | None) -> None:
     """Raise InputError, before any work, when an output has a wrong name or would replace an input."""
     inputs = {path.resolve() for path in (a, b, *(images or ()))}
     endings = ((out, (".npz", ".h5", ".hdf5")), (picture, (".png", ".jpg", ".jpeg")))

@@ -20,9 +20,7 @@ _THREATS = "docs/threat-model.md"
 def privatize(
     features: Annotated[
         list[Path],
-        typer.Argument(
-            metavar="FEATURES...", help="Raw .veil files, images, folders of either, or hloc .h5 files."
-        ),
+        typer.Argument(metavar="FEATURES...", help="Raw .veil files, images, folders of either, or hloc .h5 files."),
     ],
     out: Annotated[Path, typer.Option(help="A .veil file for one input, else a folder.")],
     defense: Annotated[str, typer.Option(help="How descriptors are hidden: lifting.")] = "lifting",
@@ -36,9 +34,7 @@ def privatize(
     database: Annotated[
         Path | None, typer.Option(help="Database file to draw from.", show_default="the built-in one")
     ] = None,
-    database_digest: Annotated[
-        str | None, typer.Option(help="Refuse a database with another digest.")
-    ] = None,
+    database_digest: Annotated[str | None, typer.Option(help="Refuse a database with another digest.")] = None,
     keep_geometry: Annotated[
         bool, typer.Option("--keep-geometry", help="Also release scale, orientation and response: they leak.")
     ] = False,
@@ -59,9 +55,7 @@ def privatize(
 
     Example: featveil privatize query.jpg --out query.veil --dimension 4
     """
-    method = _method(
-        defense, _Choice(strategy, dimension, random_share, allow_line), database, database_digest
-    )
+    method = _method(defense, _Choice(strategy, dimension, random_share, allow_line), database, database_digest)
     sources = _sources(features, kind, max_features)
     planned = targets(list(sources), out)
     skipped = _check_targets(sources, planned, resume, overwrite)
@@ -125,18 +119,14 @@ def _sources(inputs: list[Path], kind: str, max_features: int) -> dict[str, _Sou
             names = {veil.relative_to(path).as_posix(): veil for veil in veils}
             more = {name: _Source(veil, None, kind, max_features) for name, veil in names.items()}
         else:
-            more = {
-                name: _Source(file, None, kind, max_features) for name, file in named_images([path]).items()
-            }
+            more = {name: _Source(file, None, kind, max_features) for name, file in named_images([path]).items()}
         for name, source in more.items():
             if found.setdefault(name, source) != source:
                 raise InputError(f"{found[name].path} and {path} both hold {name!r}: use two folders")
     return found
 
 
-def _check_targets(
-    sources: dict[str, _Source], planned: dict[str, Path], resume: bool, overwrite: bool
-) -> set[str]:
+def _check_targets(sources: dict[str, _Source], planned: dict[str, Path], resume: bool, overwrite: bool) -> set[str]:
     """The names to skip; raises InputError when an input, or unasked an output, would be replaced."""
     inputs = {source.path.resolve() for source in sources.values()}
     for target in planned.values():
@@ -184,11 +174,7 @@ class _Release:
     def leaks(self) -> list[str]:
         """What a receiver reads off without any attack."""
         keypoints = self.last.keypoints if self.last else None
-        geometry = [
-            name
-            for name in ("scale", "orientation", "response")
-            if getattr(keypoints, name, None) is not None
-        ]
+        geometry = [name for name in ("scale", "orientation", "response") if getattr(keypoints, name, None) is not None]
         positions = ["position"] if keypoints is not None else []
         return [
             *(f"{name} of every feature" for name in positions + geometry),

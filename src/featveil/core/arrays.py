@@ -43,9 +43,7 @@ def _numeric(name: str, value: object, shape: tuple[int | None, ...]) -> NDArray
         array = np.asarray(value)
     except ValueError as error:
         raise InputError(f"{name} is not a rectangular array") from error
-    fits = array.ndim == len(shape) and all(
-        want in (None, have) for want, have in zip(shape, array.shape, strict=True)
-    )
+    fits = array.ndim == len(shape) and all(want in (None, have) for want, have in zip(shape, array.shape, strict=True))
     if not fits:
         wanted = ", ".join("any" if length is None else str(length) for length in shape)
         raise InputError(f"{name} must have shape ({wanted}), got {array.shape}")

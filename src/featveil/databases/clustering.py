@@ -112,9 +112,7 @@ def _run(data: Values, state: State, iterations: int, seed: int, ticks: _Ticks) 
                 _accumulate(state, rows, nearest[:, 0], float(cosines.sum(dtype=np.float64)))
                 state.next_chunk = chunk + 1
                 if state.next_chunk == chunks:
-                    _finish_iteration(
-                        data, state, np.random.default_rng([CLUSTERING, seed, state.iteration + 1])
-                    )
+                    _finish_iteration(data, state, np.random.default_rng([CLUSTERING, seed, state.iteration + 1]))
             ticks.tick(state.iteration * chunks + state.next_chunk, iterations * chunks)
 
 

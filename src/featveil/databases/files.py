@@ -60,9 +60,7 @@ def load_database(path: str | Path, digest: str | None = None) -> Database:
     except (safetensors.SafetensorError, OSError) as error:
         raise FormatError(f"{path} is not a readable database file: build or download it again") from error
     try:
-        database = Database(
-            tensors["values"], about["kind"], about["parts"], tensors.get("labels"), about["card"]
-        )
+        database = Database(tensors["values"], about["kind"], about["parts"], tensors.get("labels"), about["card"])
     except InputError as error:
         raise FormatError(f"{path} is damaged: {error}") from error
     if database.digest != about["digest"]:

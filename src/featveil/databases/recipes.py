@@ -39,9 +39,7 @@ class Recipe:
         if self.clusters and self.parts > self.clusters:
             raise InputError(f"{self.clusters} clusters cannot be split into {self.parts} parts")
         if self.max_descriptors is not None and self.max_descriptors < max(self.clusters, 1):
-            raise InputError(
-                f"max_descriptors must be at least {max(self.clusters, 1)}, one for each cluster"
-            )
+            raise InputError(f"max_descriptors must be at least {max(self.clusters, 1)}, one for each cluster")
 
     @property
     def capacity(self) -> int | None:

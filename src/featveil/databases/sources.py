@@ -104,8 +104,7 @@ def _of_kind(features: Features, path: Path, recipe: Recipe) -> Float32:
 def _array_items(path: Path) -> list[Item]:
     rows = len(_array(path))
     return [
-        Item(f"{path}[{start}]", partial(_block, path, start), images=0)
-        for start in range(0, rows, _ROWS_PER_BLOCK)
+        Item(f"{path}[{start}]", partial(_block, path, start), images=0) for start in range(0, rows, _ROWS_PER_BLOCK)
     ]
 
 

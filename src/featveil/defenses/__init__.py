@@ -26,6 +26,4 @@ def privatize(
     keypoints = features.keypoints
     if keypoints is not None and not keep_geometry:
         keypoints = keypoints.positions_only()
-    return PrivateFeatures(
-        descriptors, features.kind, ready.spec(), ready.guarantee(), keypoints, features.image_size
-    )
+    return PrivateFeatures(descriptors, features.kind, ready.spec(), ready.guarantee(), keypoints, features.image_size)

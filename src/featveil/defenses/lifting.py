@@ -83,8 +83,7 @@ class Lifting:
             return replace(self, database=builtin(kind))
         if self.database.kind != kind:
             raise InputError(
-                f"the database holds {self.database.kind} descriptors, the features are {kind}:"
-                f" use a {kind} database"
+                f"the database holds {self.database.kind} descriptors, the features are {kind}: use a {kind} database"
             )
         return self
 

@@ -40,7 +40,7 @@ class Dual:
 
 def to_dual(subspaces: Subspaces) -> Dual:
     """The same subspaces, given by their normals."""
-    return Dual(subspaces.offset, complement(subspaces.basis))
+    return Dual(subspaces.offset.astype(np.float64), complement(subspaces.basis))
 
 
 def from_dual(dual: Dual) -> Subspaces:

@@ -144,7 +144,7 @@ def _frames(descriptors: Descriptors, centre: Float64, rows: int) -> Frames:
     return Frames(stack, norms)
 
 
-@numba.njit(cache=True, nogil=True, fastmath=REORDER)  # type: ignore[untyped-decorator]
+@numba.njit(cache=True, nogil=True, fastmath=REORDER)
 def _fill(points: Float32, basis: Float32, centre: Float64, stack: Float32, norms: Float32) -> None:
     """Stacks [d0; D; zeros] around `centre`, with d0 found in float64, and their norms."""
     n, m, d = basis.shape

@@ -38,11 +38,12 @@ def tile_kernel(m1: int, m2: int, width: int, sign: int = -1) -> Kernel:
     return compiled(name, _unrolled_source(name, m1, m2, width, "+" if sign > 0 else "-"))
 
 
-def compiled(name: str, source: str, uses: dict[str, Kernel] | None = None) -> Any:
+def compiled(name: str, source: str, uses: dict[str, Kernel] | None = None) -> Kernel:
     """Compile generated code as if it stood in this file, so that numba caches it on disk under its own name."""
     namespace: dict[str, Any] = {"__name__": __name__, "numpy": np, **(uses or {})}
     exec(compile(source, __file__, "exec"), namespace)  # noqa: S102 - the text is made above, from integers only
-    return numba.njit(cache=True, nogil=True, fastmath=FINITE)(namespace[name])
+    made: Kernel = numba.njit(cache=True, nogil=True, fastmath=FINITE)(namespace[name])
+    return made
 
 
 def _unrolled_source(name: str, m1: int, m2: int, width: int, sign: str) -> str:

@@ -141,10 +141,8 @@ def {name}(stack1, norms1, stack2, norms2, bounds, seeds, values, indices, slack
 """
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[untyped-decorator]
-def _insert(
-    found: Float32, columns: Integers, count: int, values: Float32, indices: NDArray[np.int32]
-) -> None:
+@numba.njit(cache=True, nogil=True)
+def _insert(found: Float32, columns: Integers, count: int, values: Float32, indices: NDArray[np.int32]) -> None:
     """Merge the first `count` found values into the sorted smallest `values` (k,) and their column `indices`."""
     for lane in range(count):
         place = len(values)

@@ -26,7 +26,7 @@ def _parts(descriptors: Descriptors) -> tuple[Float32, Float32]:
     return descriptors.offset, descriptors.basis
 
 
-@numba.njit(cache=True, nogil=True, fastmath=REORDER)  # type: ignore[untyped-decorator]
+@numba.njit(cache=True, nogil=True, fastmath=REORDER)
 def _pairs(
     offset1: Float32, basis1: Float32, offset2: Float32, basis2: Float32, rows: Integers, columns: Integers
 ) -> Float64:

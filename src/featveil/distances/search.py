@@ -92,14 +92,11 @@ def _search(a: Descriptors, b: Descriptors, k: int, columns: bool) -> tuple[Near
         return best, second, rows
 
     parts = walker.each_group(scan)
-    del walker
     found = settle(a, b, pair, values, indices)
     return found, _settle_columns(a, b, pair, parts) if columns else None
 
 
-def settle(
-    a: Descriptors, b: Descriptors, pair: Pair, values: Float32, indices: NDArray[np.int32]
-) -> Nearest:
+def settle(a: Descriptors, b: Descriptors, pair: Pair, values: Float32, indices: NDArray[np.int32]) -> Nearest:
     """Turn float32 candidates, one more than wanted, into exact neighbours.
 
     `values` and `indices` are (n, k + 1), sorted: squared scaled distances of the nearest k + 1 candidates.
@@ -119,9 +116,7 @@ def settle(
     return Nearest(chosen, distances)
 
 
-def _decide_in_float64(
-    a: Descriptors, b: Descriptors, pair: Pair, rows: Integers, k: int
-) -> tuple[Integers, Float64]:
+def _decide_in_float64(a: Descriptors, b: Descriptors, pair: Pair, rows: Integers, k: int) -> tuple[Integers, Float64]:
     """Exact neighbours (len(rows), k) of the given rows: every candidate within the error is recomputed."""
     walker = Walker(pair.first.take(rows), pair.second)
     chosen, distances = np.full((len(rows), k), -1, np.int64), np.full((len(rows), k), np.inf)

@@ -95,7 +95,12 @@ class Walker:
 
     def each_stripe(self, work: Callable[[slice], None]) -> None:
         """Run `work` on every stripe, in parallel where that pays."""
-        self.each_group(lambda group: [work(stripe) for stripe in group])
+
+        def work_through(group: list[slice]) -> None:
+            for stripe in group:
+                work(stripe)
+
+        self.each_group(work_through)
 
 
 def threads() -> int:
@@ -130,7 +135,7 @@ def one_thread_each() -> AbstractContextManager[Any]:
     return limit
 
 
-@numba.njit(cache=True, nogil=True, fastmath=FINITE)  # type: ignore[untyped-decorator]
+@numba.njit(cache=True, nogil=True, fastmath=FINITE)
 def keep_smallest(tile: Float32, column: int, values: Float32, indices: NDArray[np.int32]) -> None:
     """Merge a tile (rows, width) into the sorted smallest `values` (rows, k) and their column `indices`."""
     rows, width = tile.shape
@@ -154,10 +159,8 @@ def keep_smallest(tile: Float32, column: int, values: Float32, indices: NDArray[
                 indices[i, place] = column + j
 
 
-@numba.njit(cache=True, nogil=True, fastmath=FINITE)  # type: ignore[untyped-decorator]
-def keep_column_best(
-    tile: Float32, row: int, best: Float32, second: Float32, indices: NDArray[np.int32]
-) -> None:
+@numba.njit(cache=True, nogil=True, fastmath=FINITE)
+def keep_column_best(tile: Float32, row: int, best: Float32, second: Float32, indices: NDArray[np.int32]) -> None:
     """Merge a tile into each column's `best` value, its row in `indices`, and its `second` best value (width,)."""
     for i in range(tile.shape[0]):
         line = tile[i]

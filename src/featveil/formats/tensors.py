@@ -94,7 +94,5 @@ def _check_layout(places: list[Any], size: int) -> None:
         raise FormatError(f"its tensors take {position} bytes but the file holds {size}")
 
 
-def _array(
-    data: bytes, body: int, dtype: np.dtype[Any], shape: list[int], begin: int, end: int
-) -> NDArray[Any]:
+def _array(data: bytes, body: int, dtype: np.dtype[Any], shape: list[int], begin: int, end: int) -> NDArray[Any]:
     return np.frombuffer(memoryview(data)[body + begin : body + end], dtype).reshape(shape)

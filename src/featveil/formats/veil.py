@@ -191,9 +191,7 @@ def _descriptor_tensors(descriptors: Descriptors) -> Tensors:
 
 
 def _read_descriptors(representation: str, tensors: Tensors) -> Descriptors:
-    if any(
-        max(tensors[name].shape[1:], default=0) > MAX_DESCRIPTOR_SIZE for name in _TENSORS[representation]
-    ):
+    if any(max(tensors[name].shape[1:], default=0) > MAX_DESCRIPTOR_SIZE for name in _TENSORS[representation]):
         raise FormatError(f"its descriptors are larger than {MAX_DESCRIPTOR_SIZE}")
     if representation == "points":
         return Points(tensors["points.values"])
@@ -210,9 +208,7 @@ def _check_spec(spec: object) -> None:
         if "seed" in key.lower() or key.lower() in ("rng", "random_state"):
             raise PrivacyError("a defense's description holds a seed, with which its draws could be repeated")
         if not _is_plain(value):
-            raise InputError(
-                f"a defense's {key} must be a printable text, a finite number, a boolean or None"
-            )
+            raise InputError(f"a defense's {key} must be a printable text, a finite number, a boolean or None")
 
 
 def _is_plain(value: object) -> bool:

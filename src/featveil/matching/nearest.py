@@ -55,9 +55,9 @@ class NearestMatcher:
             rows, columns = rows[agree], columns[agree]
         return Matches(np.stack([rows, columns], axis=1), found.distances[rows, 0])
 
-    def _passes(self, distances: np.ndarray[tuple[int, int], np.dtype[np.float64]]) -> np.ndarray[
-        tuple[int], np.dtype[np.bool_]
-    ]:
+    def _passes(
+        self, distances: np.ndarray[tuple[int, int], np.dtype[np.float64]]
+    ) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         passes = np.isfinite(distances[:, 0])
         if self.max_distance is not None:
             passes &= distances[:, 0] <= self.max_distance
@@ -68,5 +68,5 @@ class NearestMatcher:
 
     @staticmethod
     def _worth_pruning(a: Descriptors, b: Descriptors) -> bool:
-        small = 1 <= min(a.dimension, b.dimension) and max(a.dimension, b.dimension) <= _PRUNE_DIMENSION
+        small = min(a.dimension, b.dimension) >= 1 and max(a.dimension, b.dimension) <= _PRUNE_DIMENSION
         return small and min(len(a), len(b)) >= _PRUNE_FROM

@@ -78,8 +78,7 @@ def render(run: Run) -> str:
 
 def _row(row: Row, raw: Count) -> str:
     cells = "".join(
-        f"<td>{count.inliers:,} <span>of {count.matches:,}</span></td>"
-        f"<td>{_share(count.inliers, raw.inliers)}</td>"
+        f"<td>{count.inliers:,} <span>of {count.matches:,}</span></td><td>{_share(count.inliers, raw.inliers)}</td>"
         for count in (row.one_side, row.both_sides)
     )
     return f"<tr><th scope='row'>{row.dimension}</th>{cells}</tr>"
@@ -91,9 +90,7 @@ def _redrawn(rows: Sequence[Row]) -> str:
     if not again:
         return "In this run that did not happen."
     listed = ", ".join(str(dimension) for dimension in again)
-    return (
-        f"In this run it happened at dimension {listed}: the reference was then released anew, once or more."
-    )
+    return f"In this run it happened at dimension {listed}: the reference was then released anew, once or more."
 
 
 def _share(part: int, whole: int) -> str:

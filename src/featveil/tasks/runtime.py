@@ -92,9 +92,7 @@ def _lifting(points: Points, repeat: int, kind: str) -> Timing:
     from featveil.core import SecureRandomness
 
     secure = SecureRandomness()
-    clock = _Clock(
-        lambda: lifting.privatize(Points(values), secure), lambda: np.linalg.qr(directions), repeat
-    )
+    clock = _Clock(lambda: lifting.privatize(Points(values), secure), lambda: np.linalg.qr(directions), repeat)
     return Timing("lifting", count, m, clock.seconds, "QR factorisations", clock.ratio)
 
 
