@@ -55,9 +55,7 @@ def test_two_files_for_one_image(tmp_path: Path) -> None:
         load_hpatches(tmp_path)
 
 
-@pytest.mark.parametrize(
-    "text", ["", "1 2 3", "1 0 0 0 1 0 0 0 nan", "a b c d e f g h i", "1 0 0 1 0 0 0 0 1"]
-)
+@pytest.mark.parametrize("text", ["", "1 2 3", "1 0 0 0 1 0 0 0 nan", "a b c d e f g h i", "1 0 0 1 0 0 0 0 1"])
 def test_text_that_is_no_homography(tmp_path: Path, text: str) -> None:
     (make_scene(tmp_path, "a") / "H_1_6").write_text(text)
     with pytest.raises(DatasetError, match="H_1_6"):

@@ -25,9 +25,7 @@ def test_a_homography_has_no_scale_or_sign(factor: float) -> None:
 def test_a_point_at_infinity_is_infinitely_wrong() -> None:
     homography = np.array([[1.0, 0, 0], [0, 1, 0], [1, 0, -5]])
     xy = Keypoints(np.array([[5, 0]], np.float32))
-    assert transfer_errors(Matches(np.array([[0, 0]]), np.zeros(1, np.float32)), xy, xy, homography) == [
-        np.inf
-    ]
+    assert transfer_errors(Matches(np.array([[0, 0]]), np.zeros(1, np.float32)), xy, xy, homography) == [np.inf]
 
 
 def test_accuracy_counts_errors_up_to_and_at_the_threshold() -> None:

@@ -8,11 +8,11 @@ import pytest
 from featveil.core import InputError, MissingExtraError
 from featveil.reports import MatchingRow, draw_matching_curves
 
-RAW = MatchingRow("raw", 0, "point-to-point", (0.5,) * 10, 5, 10.0)
+RAW = MatchingRow("raw", 0, "point-to-point", (0.5,) * 10, 5, 10.0, 4.0)
 ROWS = [
     RAW,
-    MatchingRow("random", 2, "point-to-subspace", (0.4,) * 10, 5, 10.0),
-    MatchingRow("sub-hybrid", 16, "subspace-to-subspace", (0.3,) * 10, 5, 10.0),
+    MatchingRow("random", 2, "point-to-subspace", (0.4,) * 10, 5, 10.0, 4.0),
+    MatchingRow("sub-hybrid", 16, "subspace-to-subspace", (0.3,) * 10, 5, 10.0, 4.0),
 ]
 
 

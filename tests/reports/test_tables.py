@@ -52,13 +52,14 @@ def test_rows_are_means_over_pairs_with_raw_first() -> None:
     ]
     assert (rows[1].pairs, rows[1].matches) == (2, 300)
     assert rows[1].at(10) == 0.5
+    assert rows[1].right == pytest.approx((200 * 0.3 + 400 * 0) / 2)  # of pairs, not of the mean accuracy
     assert rows[0].at(3) == 0.3
 
 
 def test_cells_are_percent() -> None:
     headings, cells = matching_cells(summarize_matching(RECORDS[:1]))
     assert headings[3:7] == ["MMA@1", "MMA@3", "MMA@5", "MMA@10"]
-    assert cells[0] == ("random", "16", "subspace-to-subspace", "10.0", "30.0", "50.0", "100.0", "200", "1")
+    assert cells[0] == ("random", "16", "subspace-to-subspace", "10.0", "30.0", "50.0", "100.0", "200", "60", "1")
 
 
 def test_markdown_has_a_line_a_scheme_and_parts_by_change() -> None:

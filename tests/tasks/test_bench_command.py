@@ -65,9 +65,7 @@ def test_without_matplotlib_the_table_is_still_made(
     assert sorted(path.name for path in (tmp_path / "o").iterdir()) == ["records.jsonl", "table.md"]
 
 
-def test_ctrl_c_keeps_what_was_measured(
-    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ctrl_c_keeps_what_was_measured(dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     arguments = ("matching", dataset, "--out", tmp_path / "o", "--strategies", "random", "--dimensions", 2)
     real, left = matching._record, [3]
 

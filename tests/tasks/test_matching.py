@@ -40,9 +40,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> HPatches:
 
 def mean_at(records: list[Record], threshold: int, scheme: str, distance: str) -> float:
     chosen = [
-        record.value
-        for record in records
-        if (record.scheme, record.parameters["distance"]) == (scheme, distance)
+        record.value for record in records if (record.scheme, record.parameters["distance"]) == (scheme, distance)
     ]
     assert len(chosen) == 5
     return float(np.mean([value[threshold - 1] for value in chosen if isinstance(value, tuple)]))
@@ -110,9 +108,7 @@ def test_a_resumed_run_equals_one_run_and_does_nothing_twice(
 
     monkeypatch.setattr(matching, "_record", counting)
     reports: list[tuple[int, int]] = []
-    resumed = run_resumable(
-        dataset, schemes, SETTINGS, path, lambda done, total: reports.append((done, total))
-    )
+    resumed = run_resumable(dataset, schemes, SETTINGS, path, lambda done, total: reports.append((done, total)))
     assert resumed == whole
     assert path.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
     assert measured == whole[7:]
@@ -175,10 +171,7 @@ def test_schemes_that_cannot_be() -> None:
 
 
 def test_a_real_pair() -> None:
-    root = (
-        Path(os.environ.get("FEATVEIL_DATA", Path(__file__).parents[3] / "shared" / "data"))
-        / "homography_seqs"
-    )
+    root = Path(os.environ.get("FEATVEIL_DATA", Path(__file__).parents[3] / "shared" / "data")) / "homography_seqs"
     if not (root / "oxford_graf").is_dir():
         pytest.skip("needs homography_seqs/oxford_graf: set FEATVEIL_DATA")
     scenes = tuple(scene for scene in load_hpatches(root).scenes if scene.name == "oxford_graf")

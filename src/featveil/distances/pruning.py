@@ -29,11 +29,11 @@ _CHUNK = 2048
 def nearest_pruned(a: Descriptors, b: Descriptors, k: int = 2, axes: int | None = None) -> Nearest:
     """As `nearest`, usually several times faster from a few thousand descriptors on.
 
-    `axes` is how many principal axes bound the distances (default: 3/8 of the descriptor size).
+    `axes` is how many principal axes bound the distances (default: a quarter of the descriptor size).
     """
     pair = frame(a, b)
     d = a.size
-    axes = round(d * 3 / 8) if axes is None else axes
+    axes = max(1, d // 4) if axes is None else axes
     if not 1 <= axes <= d:
         raise InputError(f"axes must be 1 to {d}, got {axes}")
     if len(b) <= max(_LANES, k + 1) or pair.first.complementary or pair.second.complementary:

@@ -243,6 +243,5 @@ def _check_same(record: Record, now: dict[str, Parameter], path: Path) -> None:
     for name, value in now.items():
         if stored.get(name) != value:
             raise InputError(
-                f"{path} was made with {name} {stored.get(name)}, not {value}:"
-                " name another folder, or delete the file"
+                f"{path} was made with {name} {stored.get(name)}, not {value}: name another folder, or delete the file"
             )
