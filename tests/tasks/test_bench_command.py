@@ -51,7 +51,7 @@ def test_matching_writes_records_table_and_curve(dataset: Path, tmp_path: Path) 
     assert len(read_records(out / "records.jsonl")) == 25
     again = invoke(*arguments, "--max-features", 50)
     assert again.exit_code == 0
-    assert re.search(r"^random +4 +point-to-subspace", again.stdout, re.MULTILINE)
+    assert re.search(r"^random +4 +subspace-subspace +100", again.stdout, re.MULTILINE)
     assert isinstance(invoke(*arguments, "--max-features", 51).exception, InputError)
 
 

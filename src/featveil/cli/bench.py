@@ -115,7 +115,12 @@ def _publish(records: "list[Record]", out: Path, json: bool) -> None:
         files.remove("curve.png")
         stderr.print(f"curve.png was not drawn: {error}", markup=False, highlight=False)
     headings, cells = matching_cells(rows)
-    text = table(*headings, rows=[*cells])
+    # A terminal has 80 columns; table.md and --json have everything.
+    kept = [place for place, heading in enumerate(headings) if heading not in ("MMA@5", "pairs")]
+    narrow: list[tuple[object, ...]] = [
+        tuple(cells_of_row[place].replace("-to-", "-") for place in kept) for cells_of_row in cells
+    ]
+    text = table(*(headings[place] for place in kept), rows=narrow)
     text.columns[2].justify = "left"
     result = {"rows": [asdict(row) for row in rows], "files": [str(out / name) for name in files]}
     show(result, json, text)

@@ -18,7 +18,7 @@ from featveil.distances.orthonormal import REORDER, length, orthonormalise, remo
 
 _CHUNK = 2048
 _ROUNDING = 2e-6  # a basis this close to orthonormal is as good as float32 can hold
-_FAR = np.float32(1e30)  # squared length of padding columns: never nearest, and still finite
+FAR = np.float32(1e30)  # squared length of padding columns: never nearest, and still finite
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +54,7 @@ class Frames:
         count = -(-len(self) // width)
         n, rows, d = self.stack.shape
         planes = np.zeros((count, rows, width, d), np.float32)
-        norms = np.full((count, width), _FAR, np.float32)
+        norms = np.full((count, width), FAR, np.float32)
         for block in range(count):
             part = slice(block * width, min((block + 1) * width, n))
             lanes = part.stop - part.start

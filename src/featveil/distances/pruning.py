@@ -7,17 +7,15 @@ lowest bounds, then only the pairs whose bound lies below the k-th best found.
 
 from functools import cache
 
-import numba
 import numpy as np
-from numpy.typing import NDArray
 
 from featveil.core import Descriptors, InputError
-from featveil.core.arrays import Float32, Float64, Integers
+from featveil.core.arrays import Float32, Float64
 from featveil.distances.frames import Frames, frame
 from featveil.distances.kernels import Kernel, compiled
 from featveil.distances.orthonormal import orthonormalise, remove_span
-from featveil.distances.search import Nearest, nearest, settle
-from featveil.distances.tiles import Walker, keep_smallest, kernel_for
+from featveil.distances.search import UNSEEN, Comparison, Nearest, nearest, settle
+from featveil.distances.tiles import Walker, insert, keep_smallest, kernel_for
 
 # Candidates evaluated at once; also the seeds of each row.
 _LANES = 8
@@ -40,14 +38,14 @@ def nearest_pruned(a: Descriptors, b: Descriptors, k: int = 2, axes: int | None 
         return nearest(a, b, k)
     basis = _principal_axes(pair.first, pair.second, axes)
     walker = Walker(_projected(pair.first, basis), _projected(pair.second, basis))
-    values = np.full((len(a), k + 1), 1e30, np.float32)
+    values = np.full((len(a), k + 1), UNSEEN, np.float32)
     indices = np.full((len(a), k + 1), -1, np.int32)
     refine = _refiner(pair.first.rows - 1, pair.second.rows - 1)
 
     def search(stripe: slice) -> None:
         height = stripe.stop - stripe.start
-        bounds = np.empty((height, -(-len(b) // walker.width) * walker.width), np.float32)
-        lowest = np.full((height, _LANES), 1e30, np.float32)
+        bounds = np.empty((height, walker.padded), np.float32)
+        lowest = np.full((height, _LANES), UNSEEN, np.float32)
         seeds = np.full((height, _LANES), -1, np.int32)
         for column, tile in walker.tiles(stripe):
             keep_smallest(tile, column, lowest, seeds)
@@ -57,7 +55,7 @@ def nearest_pruned(a: Descriptors, b: Descriptors, k: int = 2, axes: int | None 
         refine(*own, bounds, seeds, values[stripe], indices[stripe], _SLACK)
 
     walker.each_stripe(search)
-    return settle(a, b, pair, values, indices)
+    return settle(Comparison(a, b, pair), values, indices)
 
 
 def _principal_axes(first: Frames, second: Frames, count: int) -> Float32:
@@ -88,7 +86,7 @@ def _refiner(m1: int, m2: int) -> Kernel:
     """A compiled function that finds the best pairs of each row among those that its bounds leave."""
     measure = f"measure_{m1}_{m2}"
     uses = {"solve": kernel_for(m1, m2, _LANES)}
-    uses = {"insert": _insert, "measure": compiled(measure, _measure_source(measure, m1 + 1, m2 + 1), uses)}
+    uses = {"insert": insert, "measure": compiled(measure, _measure_source(measure, m1 + 1, m2 + 1), uses)}
     return compiled(f"refine_{m1}_{m2}", _refine_source(f"refine_{m1}_{m2}"), uses)
 
 
@@ -115,40 +113,24 @@ def _refine_source(name: str) -> str:
     """For each row: evaluate the seeds, then, `_LANES` at a time, every column whose bound is below the k-th best."""
     return f"""
 def {name}(stack1, norms1, stack2, norms2, bounds, seeds, values, indices, slack):
-    k, rows = values.shape[1] - 1, stack1.shape[1] * stack2.shape[1]
+    k, n2, rows = values.shape[1] - 1, len(norms2), stack1.shape[1] * stack2.shape[1]
     product = numpy.empty(rows * {_LANES}, numpy.float32)
     result, norms = numpy.empty({_LANES}, numpy.float32), numpy.empty({_LANES}, numpy.float32)
     lanes = numpy.empty({_LANES}, numpy.int64)
     for i in range(len(norms1)):
-        own, norm = stack1[i], norms1[i : i + 1]
         lanes[:] = seeds[i]
-        measure(own, norm, stack2, norms2, lanes, product, norms, result)
-        insert(result, lanes, {_LANES}, values[i], indices[i])
-        for t in range({_LANES}):
-            bounds[i, seeds[i, t]] = numpy.float32(1e30)
-        limit, count = values[i, k - 1] + slack, 0
-        for j in range(len(norms2)):
-            if bounds[i, j] < limit:
-                lanes[count] = j
-                count += 1
-                if count == {_LANES}:
-                    measure(own, norm, stack2, norms2, lanes, product, norms, result)
-                    insert(result, lanes, count, values[i], indices[i])
-                    limit, count = values[i, k - 1] + slack, 0
-        if count:
-            measure(own, norm, stack2, norms2, lanes, product, norms, result)
-            insert(result, lanes, count, values[i], indices[i])
+        for lane in range({_LANES}):
+            bounds[i, seeds[i, lane]] = numpy.float32(1e30)
+        count, j = {_LANES}, 0
+        while count:
+            measure(stack1[i], norms1[i : i + 1], stack2, norms2, lanes, product, norms, result)
+            for lane in range(count):
+                insert(result[lane], lanes[lane], values[i], indices[i])
+            limit = values[i, k - 1] + slack
+            count = 0
+            while j < n2 and count < {_LANES}:
+                if bounds[i, j] < limit:
+                    lanes[count] = j
+                    count += 1
+                j += 1
 """
-
-
-@numba.njit(cache=True, nogil=True)
-def _insert(found: Float32, columns: Integers, count: int, values: Float32, indices: NDArray[np.int32]) -> None:
-    """Merge the first `count` found values into the sorted smallest `values` (k,) and their column `indices`."""
-    for lane in range(count):
-        place = len(values)
-        while place > 0 and found[lane] < values[place - 1]:
-            if place < len(values):
-                values[place], indices[place] = values[place - 1], indices[place - 1]
-            place -= 1
-        if place < len(values):
-            values[place], indices[place] = found[lane], columns[lane]

@@ -6,13 +6,14 @@ lower index.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from featveil.core import Descriptors, InputError
 from featveil.core.arrays import Float32, Float64, Integers
-from featveil.distances.frames import Pair, frame
+from featveil.distances.frames import FAR, Pair, frame
 from featveil.distances.residual import pair_distances
 from featveil.distances.tiles import Walker, keep_column_best, keep_smallest
 
@@ -20,7 +21,9 @@ from featveil.distances.tiles import Walker, keep_column_best, keep_smallest
 MARGIN = np.float32(2e-6)
 NEAR_ZERO = np.float32(1e-4)
 
-_UNSEEN = np.float32(1e30)
+UNSEEN = FAR  # no candidate yet; padding columns hold the same value
+
+_ColumnBest = tuple[Float32, Float32, NDArray[np.int32]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,26 +37,46 @@ class Nearest:
     distances: Float64
 
 
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Two sets of descriptors, ready for the kernels."""
+
+    a: Descriptors
+    b: Descriptors
+    pair: Pair
+
+    @cached_property
+    def walker(self) -> Walker:
+        """Goes over all pairs in tiles of squared distances, in units of `pair.scale`."""
+        return Walker(self.pair.first, self.pair.second)
+
+    def swapped(self) -> "Comparison":
+        """The same comparison seen from the other side."""
+        return Comparison(self.b, self.a, self.pair.swapped())
+
+    def exact(self, rows: Integers, columns: Integers) -> Float64:
+        """Distances (k,) of the given pairs in float64."""
+        return pair_distances(self.a, self.b, rows, columns)
+
+
 def matrix(a: Descriptors, b: Descriptors) -> Float32:
     """Euclidean distances (n1, n2) between two sets of points or subspaces, of any dimensions.
 
     Raises InputError when descriptor sizes differ or the subspaces are too large to be told apart.
     """
-    pair = frame(a, b)
+    compared = Comparison(a, b, frame(a, b))
     result = np.empty((len(a), len(b)), np.float32)
     if result.size == 0:
         return result
-    walker = Walker(pair.first, pair.second)
 
     def fill(stripe: slice) -> None:
-        squared = walker.matrix(stripe)
-        doubtful = np.argwhere(squared < NEAR_ZERO)
-        part = np.sqrt(squared.clip(0)) * np.float32(pair.scale)
-        rows, columns = doubtful[:, 0], doubtful[:, 1]
-        part[rows, columns] = pair_distances(a, b, rows + stripe.start, columns)
+        squared = compared.walker.matrix(stripe)
+        rows, columns = np.nonzero(squared < NEAR_ZERO)
+        part = np.sqrt(squared.clip(0)) * np.float32(compared.pair.scale)
+        part[rows, columns] = compared.exact(rows + stripe.start, columns)
         result[stripe] = part
 
-    walker.each_stripe(fill)
+    compared.walker.each_stripe(fill)
     return result
 
 
@@ -64,24 +87,22 @@ def nearest(a: Descriptors, b: Descriptors, k: int = 2) -> Nearest:
 
 def nearest_both_ways(a: Descriptors, b: Descriptors, k: int = 2) -> tuple[Nearest, Integers]:
     """`nearest(a, b, k)`, and for each of `b` the index of its nearest of `a` (n2,), in one pass over the pairs."""
-    rows, columns = _search(a, b, k, columns=True)
-    assert columns is not None
-    return rows, columns
+    return _search(a, b, k, columns=True)
 
 
-def _search(a: Descriptors, b: Descriptors, k: int, columns: bool) -> tuple[Nearest, Integers | None]:
+def _search(a: Descriptors, b: Descriptors, k: int, columns: bool) -> tuple[Nearest, Integers]:
     if k < 1:
         raise InputError(f"k must be at least 1, got {k}")
-    pair = frame(a, b)
+    compared = Comparison(a, b, frame(a, b))
     if len(a) == 0 or len(b) == 0:
-        return _nothing(len(a), k), np.full(len(b), -1, np.int64) if columns else None
-    walker = Walker(pair.first, pair.second)
-    values = np.full((len(a), k + 1), _UNSEEN, np.float32)
+        nothing = Nearest(np.full((len(a), k), -1, np.int64), np.full((len(a), k), np.inf))
+        return nothing, np.full(len(b), -1, np.int64)
+    walker = compared.walker
+    values = np.full((len(a), k + 1), UNSEEN, np.float32)
     indices = np.full((len(a), k + 1), -1, np.int32)
-    padded = -(-len(b) // walker.width) * walker.width
 
-    def scan(stripes: list[slice]) -> tuple[Float32, Float32, NDArray[np.int32]]:
-        best = np.full(padded if columns else 0, _UNSEEN, np.float32)
+    def scan(stripes: list[slice]) -> _ColumnBest:
+        best = np.full(walker.padded if columns else 0, UNSEEN, np.float32)
         second, rows = best.copy(), np.full(best.shape, -1, np.int32)
         for stripe in stripes:
             for column, tile in walker.tiles(stripe):
@@ -92,69 +113,64 @@ def _search(a: Descriptors, b: Descriptors, k: int, columns: bool) -> tuple[Near
         return best, second, rows
 
     parts = walker.each_group(scan)
-    found = settle(a, b, pair, values, indices)
-    return found, _settle_columns(a, b, pair, parts) if columns else None
+    back = _settle_columns(compared, parts) if columns else np.empty(0, np.int64)
+    return settle(compared, values, indices), back
 
 
-def settle(a: Descriptors, b: Descriptors, pair: Pair, values: Float32, indices: NDArray[np.int32]) -> Nearest:
+def settle(compared: Comparison, values: Float32, indices: NDArray[np.int32]) -> Nearest:
     """Turn float32 candidates, one more than wanted, into exact neighbours.
 
     `values` and `indices` are (n, k + 1), sorted: squared scaled distances of the nearest k + 1 candidates.
     """
     k = values.shape[1] - 1
     gaps = np.diff(values, axis=1)
-    unsure = (values[:, 0] < 0) | ((gaps < MARGIN) & (values[:, 1:] < _UNSEEN)).any(axis=1)
+    unsure = (values[:, 0] < 0) | ((gaps < MARGIN) & (values[:, 1:] < UNSEEN)).any(axis=1)
     chosen = indices[:, :k].astype(np.int64)
-    distances = np.sqrt(values[:, :k].clip(0).astype(np.float64)) * pair.scale
+    distances = np.sqrt(values[:, :k].clip(0).astype(np.float64)) * compared.pair.scale
     distances[chosen < 0] = np.inf
-    small = np.argwhere((values[:, :k] < NEAR_ZERO) & (chosen >= 0))
-    small = small[~unsure[small[:, 0]]]
-    distances[small[:, 0], small[:, 1]] = pair_distances(a, b, small[:, 0], chosen[small[:, 0], small[:, 1]])
+    rows, places = np.nonzero((values[:, :k] < NEAR_ZERO) & (chosen >= 0) & ~unsure[:, None])
+    distances[rows, places] = compared.exact(rows, chosen[rows, places])
     doubtful = np.flatnonzero(unsure)
     if len(doubtful):
-        chosen[doubtful], distances[doubtful] = _decide_in_float64(a, b, pair, doubtful, k)
+        chosen[doubtful], distances[doubtful] = _decide_in_float64(compared, doubtful, k)
     return Nearest(chosen, distances)
 
 
-def _decide_in_float64(a: Descriptors, b: Descriptors, pair: Pair, rows: Integers, k: int) -> tuple[Integers, Float64]:
+def _decide_in_float64(compared: Comparison, rows: Integers, k: int) -> tuple[Integers, Float64]:
     """Exact neighbours (len(rows), k) of the given rows: every candidate within the error is recomputed."""
-    walker = Walker(pair.first.take(rows), pair.second)
+    walker = compared.walker.rows(rows)
     chosen, distances = np.full((len(rows), k), -1, np.int64), np.full((len(rows), k), np.inf)
-    known = min(k, len(b))
+    known = min(k, walker.count)
 
     def decide(stripe: slice) -> None:
-        squared = walker.matrix(stripe)
-        at = np.argwhere(squared < 0)
-        exact = pair_distances(a, b, rows[stripe][at[:, 0]], at[:, 1])
-        squared[at[:, 0], at[:, 1]] = (exact / pair.scale) ** 2
+        squared, own = walker.matrix(stripe), rows[stripe]
+        i, j = np.nonzero(squared < 0)
+        squared[i, j] = (compared.exact(own[i], j) / compared.pair.scale) ** 2
         limit = np.partition(squared, known - 1, axis=1)[:, known - 1] + MARGIN
-        at = np.argwhere(squared <= limit[:, None])
-        exact = pair_distances(a, b, rows[stripe][at[:, 0]], at[:, 1])
-        order = np.lexsort((at[:, 1], exact, at[:, 0]))
-        first = np.searchsorted(at[order, 0], np.arange(len(squared)))
+        i, j = np.nonzero(squared <= limit[:, None])
+        exact = compared.exact(own[i], j)
+        order = np.lexsort((j, exact, i))
+        first = np.searchsorted(i[order], np.arange(len(squared)))
         picked = order[first[:, None] + np.arange(known)]
-        chosen[stripe, :known], distances[stripe, :known] = at[picked, 1], exact[picked]
+        chosen[stripe, :known], distances[stripe, :known] = j[picked], exact[picked]
 
     walker.each_stripe(decide)
     return chosen, distances
 
 
-def _settle_columns(
-    a: Descriptors, b: Descriptors, pair: Pair, parts: list[tuple[Float32, Float32, NDArray[np.int32]]]
-) -> Integers:
-    """Merge the stripes' column results and decide in float64 where two rows are too close to call."""
+def _settle_columns(compared: Comparison, parts: list[_ColumnBest]) -> Integers:
+    """Merge the groups' column results and decide in float64 where two rows are too close to call."""
     best, second, rows = parts[0]
     for other_best, other_second, other_rows in parts[1:]:
         second = np.minimum(np.maximum(best, other_best), np.minimum(second, other_second))
-        rows = np.where(other_best < best, other_rows, rows)
+        # Groups interleave their rows, so of two equal values the lower row must win.
+        better = (other_best < best) | ((other_best == best) & (other_rows < rows))
+        rows = np.where(better, other_rows, rows)
         best = np.minimum(best, other_best)
-    chosen = rows[: len(b)].astype(np.int64)
-    unsure = (best < 0) | ((second - best < MARGIN) & (second < _UNSEEN))
-    doubtful = np.flatnonzero(unsure[: len(b)])
+    columns = slice(0, len(compared.b))
+    chosen = rows[columns].astype(np.int64)
+    unsure = (best < 0) | ((second - best < MARGIN) & (second < UNSEEN))
+    doubtful = np.flatnonzero(unsure[columns])
     if len(doubtful):
-        chosen[doubtful] = _decide_in_float64(b, a, pair.swapped(), doubtful, 1)[0][:, 0]
+        chosen[doubtful] = _decide_in_float64(compared.swapped(), doubtful, 1)[0][:, 0]
     return chosen
-
-
-def _nothing(n: int, k: int) -> Nearest:
-    return Nearest(np.full((n, k), -1, np.int64), np.full((n, k), np.inf))

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
+from copy import copy
 from functools import cache
 from typing import Any, TypeVar
 
@@ -13,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
-from featveil.core.arrays import Float32
+from featveil.core.arrays import Float32, Integers
 from featveil.distances.blocked import blocked_kernel
 from featveil.distances.frames import LARGEST_UNROLLED, Frames
 from featveil.distances.kernels import FINITE, Kernel, tile_kernel
@@ -35,13 +36,14 @@ def kernel_for(m1: int, m2: int, width: int, sign: int = -1) -> Kernel:
 
 def tile_size(rows1: int, rows2: int) -> tuple[int, int]:
     """Rows and columns of a tile: large enough for the matrix product to run at full speed, small enough to cache."""
-    if rows1 == rows2 == 1:
-        return 128, 512
+    cells = rows1 * rows2
+    if cells == 1:
+        return 256, 512
     if min(rows1, rows2) == 1:
-        return max(8, min(128, 2048 // (rows1 * rows2))), 256
-    if rows1 * rows2 > 81:
-        return max(8, 64 * 289 // max(rows1 * rows2, 289)), 64
-    return (128, 128) if rows1 * rows2 <= 25 else (64, 128)
+        return (128, 512) if cells <= 3 else (max(8, 640 // max(cells, 10)), 512)
+    if cells <= 81:
+        return (128, 128) if cells <= 25 else (64, 128)
+    return max(8, 32 * 289 // max(cells, 289)), 64
 
 
 class Walker:
@@ -53,6 +55,17 @@ class Walker:
         sign = 1 if first.complementary or second.complementary else -1
         self._kernel = kernel_for(first.rows - 1, second.rows - 1, self.width, sign)
         self._planes, self._norms = second.blocks(self.width)
+
+    @property
+    def padded(self) -> int:
+        """Columns, filled up to whole tiles."""
+        return len(self._planes) * self.width
+
+    def rows(self, indices: Integers) -> "Walker":
+        """A walker over some of the rows and the same columns."""
+        other = copy(self)
+        other.first = self.first.take(indices)
+        return other
 
     def stripes(self) -> list[slice]:
         """The rows in stripes of one tile's height."""
@@ -69,9 +82,10 @@ class Walker:
         norms = self.first.norms[stripe]
         product = np.empty((len(left), self._planes.shape[1]), np.float32)
         tile = np.empty((len(norms), self.width), np.float32)
+        flat_product, flat_tile = product.reshape(-1), tile.reshape(-1)
         for block, planes in enumerate(self._planes):
             np.dot(left, planes.T, out=product)
-            self._kernel(product.reshape(-1), norms, self._norms[block], tile.reshape(-1))
+            self._kernel(flat_product, norms, self._norms[block], flat_tile)
             yield block * self.width, tile
 
     def matrix(self, stripe: slice) -> Float32:
@@ -138,35 +152,64 @@ def one_thread_each() -> AbstractContextManager[Any]:
 @numba.njit(cache=True, nogil=True, fastmath=FINITE)
 def keep_smallest(tile: Float32, column: int, values: Float32, indices: NDArray[np.int32]) -> None:
     """Merge a tile (rows, width) into the sorted smallest `values` (rows, k) and their column `indices`."""
-    rows, width = tile.shape
-    k = values.shape[1]
-    for i in range(rows):
-        line = tile[i]
-        lowest = line[0]
+    count, width = tile.shape
+    lowest = np.empty(4, np.float32)
+    for first in range(0, count, 4):
+        last = min(first + 4, count)
+        # Four rows in one loop is what the compiler turns into SIMD code; a short group repeats its last row.
+        a, b, c, d = tile[first], tile[min(first + 1, last - 1)], tile[min(first + 2, last - 1)], tile[last - 1]
+        low_a, low_b, low_c, low_d = a[0], b[0], c[0], d[0]
         for j in range(width):
-            lowest = min(lowest, line[j])
-        if not lowest < values[i, k - 1]:
-            continue
-        for j in range(width):
-            value = line[j]
-            if value < values[i, k - 1]:
-                place = k - 1
-                while place > 0 and value < values[i, place - 1]:
-                    values[i, place] = values[i, place - 1]
-                    indices[i, place] = indices[i, place - 1]
-                    place -= 1
-                values[i, place] = value
-                indices[i, place] = column + j
+            low_a, low_b = min(low_a, a[j]), min(low_b, b[j])
+            low_c, low_d = min(low_c, c[j]), min(low_d, d[j])
+        lowest[0], lowest[1], lowest[2], lowest[3] = low_a, low_b, low_c, low_d
+        for i in range(first, last):
+            limit = values[i, -1]
+            if lowest[i - first] < limit:
+                for j in range(width):
+                    if tile[i, j] < limit:
+                        insert(tile[i, j], column + j, values[i], indices[i])
+                        limit = values[i, -1]
 
 
 @numba.njit(cache=True, nogil=True, fastmath=FINITE)
-def keep_column_best(tile: Float32, row: int, best: Float32, second: Float32, indices: NDArray[np.int32]) -> None:
-    """Merge a tile into each column's `best` value, its row in `indices`, and its `second` best value (width,)."""
-    for i in range(tile.shape[0]):
-        line = tile[i]
-        here = np.int32(row + i)
-        for j in range(len(best)):
-            value, known = line[j], best[j]
-            second[j] = min(second[j], max(known, value))
-            indices[j] = here if value < known else indices[j]
-            best[j] = min(known, value)
+def keep_column_best(tile: Float32, row: int, best: Float32, second: Float32, rows: NDArray[np.int32]) -> None:
+    """Merge a tile into each column's `best` and `second` best value and its best row in `rows` (width,)."""
+    count, width = tile.shape
+    group = np.full(width, -1, np.int32)
+    whole = count - count % 4
+    for first in range(0, whole, 4):
+        a, b, c, d = tile[first], tile[first + 1], tile[first + 2], tile[first + 3]
+        here = np.int32(first)
+        for j in range(width):
+            low1, high1, low2, high2 = min(a[j], b[j]), max(a[j], b[j]), min(c[j], d[j]), max(c[j], d[j])
+            low, next_low = min(low1, low2), min(max(low1, low2), min(high1, high2))
+            known = best[j]
+            second[j] = min(min(second[j], max(known, low)), next_low)
+            group[j] = here if low < known else group[j]
+            best[j] = min(known, low)
+    for j in range(width):
+        if group[j] >= 0:
+            i = group[j]
+            while tile[i, j] != best[j]:
+                i += 1
+            rows[j] = row + i
+        for i in range(whole, count):
+            value = tile[i, j]
+            second[j] = min(second[j], max(best[j], value))
+            if value < best[j]:
+                best[j], rows[j] = value, row + i
+
+
+@numba.njit(cache=True, nogil=True, fastmath=FINITE)
+def insert(value: np.float32, index: int, values: Float32, indices: NDArray[np.int32]) -> None:
+    """Put one distance into the sorted smallest `values` (k,) and their `indices`, if it belongs there."""
+    place = len(values) - 1
+    if not value < values[place]:
+        return
+    while place > 0 and value < values[place - 1]:
+        values[place] = values[place - 1]
+        indices[place] = indices[place - 1]
+        place -= 1
+    values[place] = value
+    indices[place] = index

@@ -78,8 +78,9 @@ def matching_markdown(records: Sequence[Record]) -> str:
     parts = [
         f"# Image matching on {one.dataset}\n",
         f"Mean matching accuracy in percent of mutual nearest neighbours ({settings}, seed {one.seed})."
-        " MMA@t: the reprojected keypoint is at most t pixels off. A pair without matches counts as 0. matches and right@3: mean"
-        " number a pair, of all and of those within 3 pixels; accuracy alone rewards a scheme that keeps few.\n",
+        " MMA@t: the reprojected keypoint is at most t pixels off. A pair without matches counts as 0."
+        " matches and right@3: mean number a pair, of all and of those within 3 pixels;"
+        " accuracy alone rewards a scheme that keeps few.\n",
         _markdown(summarize_matching(records)),
     ]
     for change in _CHANGES:
