@@ -73,7 +73,7 @@ def streaming_memory(n: int = 20_000, m: int = 2) -> float:
     sets = [Subspaces(rng.standard_normal((n, 128)).astype(np.float32), basis) for _ in range(2)]
     nearest_both_ways(sets[0].take(np.arange(100)), sets[1].take(np.arange(100)))
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    nearest_both_ways(*sets)
+    nearest_both_ways(sets[0], sets[1])
     return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
 
 

@@ -144,7 +144,7 @@ def _compare(a: _Side, b: _Side) -> _Outcome:
     from featveil.matching import match
     from featveil.reports.page import Count
     from featveil.reports.pictures import draw_matches
-    from featveil.tasks.demo import agreeing
+    from featveil.geometry import agreeing
 
     found = match(a.features, b.features)
     pairs = found.indices

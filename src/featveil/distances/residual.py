@@ -32,29 +32,36 @@ def _pairs(
 ) -> Float64:
     m1, m2, d = basis1.shape[1], basis2.shape[1], offset1.shape[1]
     result = np.empty(len(rows))
-    known = np.empty((m1 + m2, d))
-    rest = np.empty(d)
+    known, rest = np.empty((m1 + m2, d)), np.empty(d)
+    current, own = -1, 0
     for pair in range(len(rows)):
         i, j = rows[pair], columns[pair]
+        if i != current:  # pairs often come sorted by row
+            current, own = i, _extend(known, 0, basis1[i])
+        count = _extend(known, own, basis2[j])
         for t in range(d):
             rest[t] = np.float64(offset1[i, t]) - np.float64(offset2[j, t])
-        count = 0
-        for k in range(m1 + m2):
-            source = basis1[i, k] if k < m1 else basis2[j, k - m1]
-            row = known[count]
-            for t in range(d):
-                row[t] = source[t]
-            for _ in range(2):
-                for previous in range(count):
-                    remove(row, known[previous])
-            left = length(row)
-            if left < _NOISE:
-                continue
-            for t in range(d):
-                row[t] /= left
-            count += 1
         for _ in range(2):
             for k in range(count):
                 remove(rest, known[k])
         result[pair] = length(rest)
     return result
+
+
+@numba.njit(cache=True, nogil=True, fastmath=REORDER)
+def _extend(known: Float64, count: int, directions: Float32) -> int:
+    """Add `directions` (m, d) to the first `count` orthonormal rows of `known`; returns how many there are now."""
+    for k in range(len(directions)):
+        row = known[count]
+        for t in range(len(row)):
+            row[t] = directions[k, t]
+        for _ in range(2):
+            for previous in range(count):
+                remove(row, known[previous])
+        left = length(row)
+        if left < _NOISE:
+            continue
+        for t in range(len(row)):
+            row[t] /= left
+        count += 1
+    return count

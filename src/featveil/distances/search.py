@@ -102,7 +102,7 @@ def _search(a: Descriptors, b: Descriptors, k: int, columns: bool) -> tuple[Near
     indices = np.full((len(a), k + 1), -1, np.int32)
 
     def scan(stripes: list[slice]) -> _ColumnBest:
-        best = np.full(walker.padded if columns else 0, UNSEEN, np.float32)
+        best = np.full(walker.blocks * walker.width if columns else 0, UNSEEN, np.float32)
         second, rows = best.copy(), np.full(best.shape, -1, np.int32)
         for stripe in stripes:
             for column, tile in walker.tiles(stripe):

@@ -57,9 +57,9 @@ class Walker:
         self._planes, self._norms = second.blocks(self.width)
 
     @property
-    def padded(self) -> int:
-        """Columns, filled up to whole tiles."""
-        return len(self._planes) * self.width
+    def blocks(self) -> int:
+        """How many tiles lie side by side."""
+        return len(self._planes)
 
     def rows(self, indices: Integers) -> "Walker":
         """A walker over some of the rows and the same columns."""
@@ -72,20 +72,21 @@ class Walker:
         n = len(self.first)
         return [slice(start, min(start + self.height, n)) for start in range(0, n, self.height)]
 
-    def tiles(self, stripe: slice) -> Iterator[tuple[int, Float32]]:
+    def tiles(self, stripe: slice, into: Float32 | None = None) -> Iterator[tuple[int, Float32]]:
         """For each block of columns, its first column and the tile (rows, width), valid until the next one.
 
-        Columns past the end hold a very large distance.
+        Columns past the end hold a very large distance. `into` (blocks, rows, width) keeps all tiles.
         """
         rows = self.first.rows
         left = self.first.flat[stripe.start * rows : stripe.stop * rows]
         norms = self.first.norms[stripe]
         product = np.empty((len(left), self._planes.shape[1]), np.float32)
         tile = np.empty((len(norms), self.width), np.float32)
-        flat_product, flat_tile = product.reshape(-1), tile.reshape(-1)
         for block, planes in enumerate(self._planes):
+            if into is not None:
+                tile = into[block]
             np.dot(left, planes.T, out=product)
-            self._kernel(flat_product, norms, self._norms[block], flat_tile)
+            self._kernel(product.reshape(-1), norms, self._norms[block], tile.reshape(-1))
             yield block * self.width, tile
 
     def matrix(self, stripe: slice) -> Float32:

@@ -109,10 +109,11 @@ def _product(rows: int, columns: int, d: int) -> Callable[[], object]:
 
 
 class _Clock:
-    """Median CPU seconds of `method` and of its ratio to `reference`, after one warm-up call that compiles."""
+    """Median CPU seconds of `method` and of its ratio to `reference`, after a warm-up call of each."""
 
     def __init__(self, method: Callable[[], object], reference: Callable[[], object], repeat: int) -> None:
         with single_threaded(), one_thread_each():
+            reference()
             method()
             pairs = [(_cpu_seconds(reference), _cpu_seconds(method)) for _ in range(repeat)]
         self.seconds = median(own for _, own in pairs)
