@@ -1,9 +1,10 @@
 import numpy as np
 import pytest
 
-from featveil.core import Defense, Features, InputError, Keypoints, Points, PrivateFeatures
+from featveil.core import Defense, Features, InputError, Keypoints, Points, PrivacyError, PrivateFeatures
 from featveil.databases import builtin
 from featveil.defenses import DEFENSES, privatize
+from featveil.formats.veil import encode
 
 
 def features(n: int = 6, kind: str = "sift") -> Features:
@@ -59,6 +60,11 @@ class TestEveryDefense:
     def test_an_image_without_features(self, name: str) -> None:
         empty = Features(Points(np.empty((0, 128), np.float32)), "sift")
         assert len(privatize(empty, DEFENSES[name]())) == 0
+
+
+def test_what_hides_nothing_is_not_written_as_private() -> None:
+    with pytest.raises(PrivacyError, match="hide nothing"):
+        encode(privatize(features(), DEFENSES["identity"]()))
 
 
 def test_private_features_cannot_be_privatized_again() -> None:

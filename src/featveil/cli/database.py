@@ -70,9 +70,7 @@ def build(
 
 @app.command()
 def info(
-    database: Annotated[
-        Path | None, typer.Argument(help="Database file.", show_default="the built-in one")
-    ] = None,
+    database: Annotated[Path | None, typer.Argument(help="Database file.", show_default="the built-in one")] = None,
     kind: Annotated[str, typer.Option(help="Kind of the built-in database to show.")] = "sift",
     json: Json = False,
 ) -> None:

@@ -141,10 +141,10 @@ def _hidden(private: "PrivateFeatures") -> _Side:
 
 
 def _compare(a: _Side, b: _Side) -> _Outcome:
+    from featveil.geometry import agreeing
     from featveil.matching import match
     from featveil.reports.page import Count
     from featveil.reports.pictures import draw_matches
-    from featveil.geometry import agreeing
 
     found = match(a.features, b.features)
     pairs = found.indices

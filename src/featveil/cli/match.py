@@ -47,8 +47,8 @@ def match(
 
     Example: featveil match query.veil reference.jpg --picture matches.png
     """
-    from featveil.matching import match as match_features
     from featveil.geometry import agreeing
+    from featveil.matching import match as match_features
 
     _check_outputs(a, b, out, picture, images)
     first, second = (_side(path, kind, max_features) for path in (a, b))

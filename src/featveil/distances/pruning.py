@@ -84,7 +84,7 @@ def _projected(frames: Frames, axes: Float32) -> Frames:
 def _refiner(m1: int, m2: int) -> Kernel:
     """A compiled function that finds the best pairs of each row among those that its bounds leave."""
     measure = f"measure_{m1}_{m2}"
-    uses = {"solve": kernel_for(m1, m2, _LANES), "insert": insert}
+    uses: dict[str, Kernel] = {"solve": kernel_for(m1, m2, _LANES), "insert": insert}
     compiled_measure = compiled(measure, _measure_source(measure, m1 + 1, m2 + 1), uses)
     return compiled(f"refine_{m1}_{m2}", _refine_source(f"refine_{m1}_{m2}"), {"measure": compiled_measure})
 

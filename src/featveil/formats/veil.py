@@ -87,6 +87,8 @@ def encode(features: Features | PrivateFeatures) -> bytes:
     tensors = _keypoint_tensors(features.keypoints) | _descriptor_tensors(features.descriptors)
     if isinstance(features, PrivateFeatures):
         _check_spec(features.defense)
+        if features.guarantee.kind == "none":
+            raise PrivacyError("these features hide nothing, so they are not written as private: save the raw Features")
         about |= {
             "content": "private",
             "defense": features.defense,
