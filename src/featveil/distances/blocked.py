@@ -6,7 +6,8 @@ its 4 x 4 arithmetic written out; dimensions are multiples of four (stacks are p
 
 from functools import cache
 
-from featveil.distances.kernels import NEAR_PARALLEL, UNSURE, Kernel, compiled
+from featveil.distances.compiling import Kernel, compiled
+from featveil.distances.kernels import NEAR_PARALLEL, UNSURE
 
 _BLOCK = range(4)
 

@@ -8,13 +8,13 @@ is [d0; D], so a plain point is a stack of one row.
 from dataclasses import dataclass
 from functools import cached_property
 
-import numba
 import numpy as np
 
 from featveil.core import Descriptors, InputError, Points
 from featveil.core.arrays import Float32, Float64, Integers
+from featveil.distances.compiling import REORDER, jit
 from featveil.distances.dual import complement
-from featveil.distances.orthonormal import REORDER, length, orthonormalise, remove
+from featveil.distances.orthonormal import length, orthonormalise, remove
 
 _CHUNK = 2048
 _ROUNDING = 2e-6  # a basis this close to orthonormal is as good as float32 can hold
@@ -144,7 +144,7 @@ def _frames(descriptors: Descriptors, centre: Float64, rows: int) -> Frames:
     return Frames(stack, norms)
 
 
-@numba.njit(cache=True, nogil=True, fastmath=REORDER)
+@jit(REORDER)
 def _fill(points: Float32, basis: Float32, centre: Float64, stack: Float32, norms: Float32) -> None:
     """Stacks [d0; D; zeros] around `centre`, with d0 found in float64, and their norms."""
     n, m, d = basis.shape

@@ -1,7 +1,7 @@
 """The small solve behind every distance, generated as straight-line code for each pair of dimensions.
 
 One matrix product gives, for two stacks [d0; D] and [e0; E], the numbers d0.e0, a = D e0, c = E d0 and G = D Et.
-Then (KERNELS in docs/distances.md):
+Then (docs/distances.md):
 
     s = |d0|^2 + |e0|^2 - 2 d0.e0 - |c|^2,   u = a + G c,   N = I - G Gt,   distance^2 = s - ut N^-1 u
 
@@ -10,20 +10,12 @@ the compiler turns all of it into SIMD code. A pair whose smallest pivot is belo
 comes back as `UNSURE`, for the caller to recompute in float64.
 """
 
-from collections.abc import Callable
 from functools import cache
-from typing import Any
 
-import numba
-import numpy as np
+from featveil.distances.compiling import Kernel, compiled
 
 NEAR_PARALLEL = 1e-2
 UNSURE = -1.0
-
-Kernel = Callable[..., None]
-
-# Tiles hold no NaN or infinity (inputs are checked, padding is finite), which lets minima become SIMD code too.
-FINITE = {"nnan", "ninf", "nsz", "arcp", "contract", "reassoc"}
 
 
 @cache
@@ -36,14 +28,6 @@ def tile_kernel(m1: int, m2: int, width: int, sign: int = -1) -> Kernel:
     """
     name = f"tile_{m1}_{m2}_{width}_{'normals' if sign > 0 else 'directions'}"
     return compiled(name, _unrolled_source(name, m1, m2, width, "+" if sign > 0 else "-"))
-
-
-def compiled(name: str, source: str, uses: dict[str, Kernel] | None = None) -> Kernel:
-    """Compile generated code as if it stood in this file, so that numba caches it on disk under its own name."""
-    namespace: dict[str, Any] = {"__name__": __name__, "numpy": np, **(uses or {})}
-    exec(compile(source, __file__, "exec"), namespace)  # noqa: S102 - the text is made above, from integers only
-    made: Kernel = numba.njit(cache=True, nogil=True, fastmath=FINITE)(namespace[name])
-    return made
 
 
 def _unrolled_source(name: str, m1: int, m2: int, width: int, sign: str) -> str:

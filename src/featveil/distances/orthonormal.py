@@ -1,15 +1,12 @@
 """Orthonormal bases in float64, many at once."""
 
-import numba
 import numpy as np
 
 from featveil.core.arrays import Float64
-
-# Sums may be reordered (that is what makes them fast); NaN and infinity keep their meaning.
-REORDER = {"reassoc", "contract", "nsz"}
+from featveil.distances.compiling import REORDER, jit
 
 
-@numba.njit(cache=True, nogil=True, fastmath=REORDER)
+@jit(REORDER)
 def remove(row: Float64, direction: Float64) -> None:
     """Subtract from `row` (d,), in place, its part along the unit vector `direction` (d,)."""
     overlap = 0.0
@@ -19,7 +16,7 @@ def remove(row: Float64, direction: Float64) -> None:
         row[t] -= overlap * direction[t]
 
 
-@numba.njit(cache=True, nogil=True, fastmath=REORDER)
+@jit(REORDER)
 def length(row: Float64) -> float:
     """Euclidean length of `row` (d,)."""
     total = 0.0
@@ -28,7 +25,7 @@ def length(row: Float64) -> float:
     return float(np.sqrt(total))
 
 
-@numba.njit(cache=True, nogil=True, fastmath=REORDER)
+@jit(REORDER)
 def orthonormalise(vectors: Float64) -> Float64:
     """Orthonormalise the rows of each (m, d) matrix of `vectors` (n, m, d) in place, keeping their span and order.
 
@@ -53,7 +50,7 @@ def orthonormalise(vectors: Float64) -> Float64:
     return independence
 
 
-@numba.njit(cache=True, nogil=True, fastmath=REORDER)
+@jit(REORDER)
 def remove_span(vectors: Float64, basis: Float64) -> None:
     """Subtract from each of `vectors` (n, d), in place, its projection on the orthonormal rows of `basis` (n, m, d)."""
     n, m, _ = basis.shape

@@ -11,8 +11,8 @@ import numpy as np
 
 from featveil.core import Descriptors, InputError
 from featveil.core.arrays import Float32, Float64
+from featveil.distances.compiling import Kernel, compiled
 from featveil.distances.frames import FAR, Frames, frame
-from featveil.distances.kernels import Kernel, compiled
 from featveil.distances.orthonormal import orthonormalise, remove_span
 from featveil.distances.search import UNSEEN, Comparison, Nearest, nearest, settle
 from featveil.distances.tiles import Walker, insert, keep_smallest, kernel_for
@@ -84,7 +84,7 @@ def _projected(frames: Frames, axes: Float32) -> Frames:
 def _refiner(m1: int, m2: int) -> Kernel:
     """A compiled function that finds the best pairs of each row among those that its bounds leave."""
     measure = f"measure_{m1}_{m2}"
-    uses: dict[str, Kernel] = {"solve": kernel_for(m1, m2, _LANES), "insert": insert}
+    uses = {"solve": kernel_for(m1, m2, _LANES), "insert": insert}
     compiled_measure = compiled(measure, _measure_source(measure, m1 + 1, m2 + 1), uses)
     return compiled(f"refine_{m1}_{m2}", _refine_source(f"refine_{m1}_{m2}"), {"measure": compiled_measure})
 

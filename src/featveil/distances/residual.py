@@ -4,12 +4,12 @@ The fast kernels lose digits where a distance is almost zero or two subspaces ar
 of two points is cleaned of every direction of both subspaces, one after the other: 1e-14 relative, at any distance.
 """
 
-import numba
 import numpy as np
 
 from featveil.core import Descriptors, Points
 from featveil.core.arrays import Float32, Float64, Integers
-from featveil.distances.orthonormal import REORDER, length, remove
+from featveil.distances.compiling import REORDER, jit
+from featveil.distances.orthonormal import length, remove
 
 # Bases are stored in float32: a direction shorter than this, after removing the others, is rounding noise.
 _NOISE = 1e-6
@@ -26,7 +26,7 @@ def _parts(descriptors: Descriptors) -> tuple[Float32, Float32]:
     return descriptors.offset, descriptors.basis
 
 
-@numba.njit(cache=True, nogil=True, fastmath=REORDER)
+@jit(REORDER)
 def _pairs(
     offset1: Float32, basis1: Float32, offset2: Float32, basis2: Float32, rows: Integers, columns: Integers
 ) -> Float64:
@@ -48,7 +48,7 @@ def _pairs(
     return result
 
 
-@numba.njit(cache=True, nogil=True, fastmath=REORDER)
+@jit(REORDER)
 def _extend(known: Float64, count: int, directions: Float32) -> int:
     """Add `directions` (m, d) to the first `count` orthonormal rows of `known`; returns how many there are now."""
     for k in range(len(directions)):

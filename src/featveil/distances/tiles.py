@@ -9,15 +9,15 @@ from copy import copy
 from functools import cache
 from typing import Any, TypeVar
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from featveil.core.arrays import Float32, Integers
 from featveil.distances.blocked import blocked_kernel
+from featveil.distances.compiling import FINITE, Kernel, jit
 from featveil.distances.frames import LARGEST_UNROLLED, Frames
-from featveil.distances.kernels import FINITE, Kernel, tile_kernel
+from featveil.distances.kernels import tile_kernel
 
 Result = TypeVar("Result")
 
@@ -150,7 +150,7 @@ def one_thread_each() -> AbstractContextManager[Any]:
     return limit
 
 
-@numba.njit(cache=True, nogil=True, fastmath=FINITE)
+@jit(FINITE)
 def keep_smallest(tile: Float32, column: int, values: Float32, indices: NDArray[np.int32]) -> None:
     """Merge a tile (rows, width) into the sorted smallest `values` (rows, k) and their column `indices`."""
     count, width = tile.shape
@@ -173,7 +173,7 @@ def keep_smallest(tile: Float32, column: int, values: Float32, indices: NDArray[
                         limit = values[i, -1]
 
 
-@numba.njit(cache=True, nogil=True, fastmath=FINITE)
+@jit(FINITE)
 def keep_column_best(tile: Float32, row: int, best: Float32, second: Float32, rows: NDArray[np.int32]) -> None:
     """Merge a tile into each column's `best` and `second` best value and its best row in `rows` (width,)."""
     count, width = tile.shape
@@ -202,7 +202,7 @@ def keep_column_best(tile: Float32, row: int, best: Float32, second: Float32, ro
                 best[j], rows[j] = value, row + i
 
 
-@numba.njit(cache=True, nogil=True, fastmath=FINITE)
+@jit(FINITE)
 def insert(value: np.float32, index: int, values: Float32, indices: NDArray[np.int32]) -> None:
     """Put one distance into the sorted smallest `values` (k,) and their `indices`, if it belongs there."""
     place = len(values) - 1
