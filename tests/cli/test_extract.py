@@ -27,12 +27,26 @@ def test_a_folder_keeps_its_tree_and_a_second_run_skips(run: Any, image: Path, s
     assert run("extract", tmp_path / "photos", "--out", tmp_path / "out").exit_code == 0
     files = sorted(path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.veil"))
     assert files == ["out/a.png.veil", "out/sub/a.png.veil"]
-    (tmp_path / files[0]).write_bytes(b"kept")
+    fv.save(fv.extract(tmp_path / "photos/a.png", max_features=5), tmp_path / files[0])
     again = run("extract", tmp_path / "photos", "--out", tmp_path / "out", "--json")
     assert (json.loads(again.stdout)["written"], json.loads(again.stdout)["skipped"]) == (0, 2)
-    assert (tmp_path / files[0]).read_bytes() == b"kept"
+    assert len(fv.load(tmp_path / files[0])) == 5
     assert run("extract", tmp_path / "photos", "--out", tmp_path / "out", "--overwrite").exit_code == 0
-    assert len(fv.load(tmp_path / files[0])) > 0
+    assert len(fv.load(tmp_path / files[0])) > 5
+
+
+def test_outputs_of_another_kind_are_not_taken_for_done(run: Any, refused: Any, image: Path, tmp_path: Path) -> None:
+    for out in ("a.veil", "a.h5"):
+        assert run("extract", image, "--out", tmp_path / out).exit_code == 0
+        assert "holds sift features" in refused("extract", image, "--out", tmp_path / out, "--kind", "rootsift")
+        again = run("extract", image, "--out", tmp_path / out, "--kind", "rootsift", "--overwrite")
+        assert again.exit_code == 0, again.output
+    assert hloc.kind_of(tmp_path / "a.h5", "a.png") == "rootsift"
+
+
+def test_a_folder_is_not_named_like_a_file(refused: Any, image: Path, tmp_path: Path) -> None:
+    assert "misleading name" in refused("extract", image, "--out", tmp_path / "x.jpg")
+    assert "is a file, not a folder" in refused("extract", image, "--out", image / "x")
 
 
 def test_hloc_file_is_added_to(
@@ -51,7 +65,7 @@ def test_a_bad_image_among_good_ones_is_left_out(
     run: Any, image: Path, empty: Path, tmp_path: Path, more: list[str]
 ) -> None:
     (tmp_path / "text.jpg").write_text("no image")
-    result = run("extract", tmp_path, "--out", tmp_path / "out.h5", *more, "--json")
+    result = run("extract", tmp_path, "--out", tmp_path / ("out.h5" if more else "out"), *more, "--json")
     assert result.exit_code == 1
     assert (json.loads(result.stdout)["written"], json.loads(result.stdout)["failed"]) == (1, 2)
     assert result.stderr.count("warning: ") == 2

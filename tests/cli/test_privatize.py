@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 
@@ -52,6 +53,40 @@ def test_what_is_said_to_a_person(run: Any, image: Path, tmp_path: Path) -> None
     assert "scale of every feature" in kept
     private = fv.load(tmp_path / "kept.veil")
     assert private.keypoints is not None and private.keypoints.scale is not None
+
+
+def test_a_folder_of_images_and_features_is_ambiguous(refused: Any, raw: Path, image: Path, tmp_path: Path) -> None:
+    assert raw.parent == image.parent
+    assert "both images and .veil files" in refused("privatize", image.parent, "--out", tmp_path / "out")
+
+
+def test_resuming_with_other_settings_is_refused(run: Any, refused: Any, raw: Path, tmp_path: Path) -> None:
+    command = ["privatize", raw, "--out", tmp_path / "x.veil", "--resume"]
+    assert run(*command).exit_code == 0
+    assert run(*command).exit_code == 0
+    assert "other settings" in refused(*command, "--dimension", "8")
+
+
+def test_one_unsuitable_image_does_not_stop_the_others(run: Any, image: Path, tmp_path: Path) -> None:
+    good = fv.extract(image, max_features=20)
+    xy = fv.Keypoints(np.zeros((2, 2), np.float32))
+    wide = fv.Features(fv.Points(np.ones((2, 256), np.float32)), "sift", xy)
+    hloc.write_features(tmp_path / "f.h5", [("a", wide), ("b", good)])
+    result = run("privatize", tmp_path / "f.h5", "--out", tmp_path / "out", "--json")
+    assert result.exit_code == 1, result.output
+    assert (json.loads(result.stdout)["written"], json.loads(result.stdout)["failed"]) == (1, 1)
+
+
+def test_hloc_files_know_their_kind_or_are_told(run: Any, refused: Any, image: Path, tmp_path: Path) -> None:
+    hloc.write_features(tmp_path / "f.h5", [("a", fv.extract(image, "rootsift", 20))])
+    out = ["--out", tmp_path / "x.veil"]
+    assert "are rootsift, not sift" in refused("privatize", tmp_path / "f.h5", *out, "--kind", "sift")
+    assert run("privatize", tmp_path / "f.h5", *out).exit_code == 0
+    assert fv.load(tmp_path / "x.veil").kind == "rootsift"
+    with h5py.File(tmp_path / "f.h5", "r+") as file:
+        del file["a"].attrs["featveil_kind"]
+    assert "name their kind" in refused("privatize", tmp_path / "f.h5", *out, "--overwrite")
+    assert run("privatize", tmp_path / "f.h5", *out, "--overwrite", "--kind", "rootsift").exit_code == 0
 
 
 def test_two_releases_differ(run: Any, raw: Path, tmp_path: Path) -> None:
@@ -136,7 +171,9 @@ def test_inputs_and_earlier_releases_are_kept(run: Any, refused: Any, raw: Path,
 
 
 def test_a_damaged_file_among_good_ones_is_left_out(run: Any, raw: Path, tmp_path: Path) -> None:
-    (tmp_path / "cut.veil").write_bytes(raw.read_bytes()[:-50])
-    result = run("privatize", tmp_path, "--out", tmp_path.with_name(tmp_path.name + "-out"), "--json")
+    (tmp_path / "in").mkdir()
+    raw.rename(tmp_path / "in/raw.veil")
+    (tmp_path / "in/cut.veil").write_bytes((tmp_path / "in/raw.veil").read_bytes()[:-50])
+    result = run("privatize", tmp_path / "in", "--out", tmp_path / "out", "--json")
     assert result.exit_code == 1, result.output
     assert (json.loads(result.stdout)["written"], json.loads(result.stdout)["failed"]) == (1, 1)

@@ -69,6 +69,12 @@ def test_features_refuse_what_does_not_fit() -> None:
         Keypoints(np.zeros((3, 2), np.float32), scale=np.zeros(2, np.float32))
 
 
+def test_descriptors_do_not_show_in_a_log() -> None:
+    features = Features(Points(np.full((2, 4), 0.123, np.float32)), "sift", labels=np.array([7, 7]))
+    assert repr(features.descriptors) == "Points(n=2, d=4)"
+    assert "0.123" not in repr(features)
+
+
 def test_matches_refuse_float_indices() -> None:
     with pytest.raises(InputError, match="whole numbers"):
         Matches(np.zeros((1, 2)), np.zeros(1, np.float32))  # type: ignore[arg-type]

@@ -159,6 +159,16 @@ class TestRefusals:
         with pytest.raises(InputError, match="random_share"):
             Lifting(random_share=1.5)
 
+    def test_random_share_that_contradicts_the_strategy(self) -> None:
+        with pytest.raises(InputError, match="use a hybrid strategy"):
+            Lifting("random", random_share=0.0)
+        with pytest.raises(InputError, match="use a hybrid strategy"):
+            Lifting("sub-adversarial", random_share=0.5)
+
+    def test_a_file_name_is_not_a_database(self) -> None:
+        with pytest.raises(InputError, match="load_database"):
+            Lifting(database="mine.safetensors")  # type: ignore[arg-type]
+
     def test_lines_on_unit_vectors_only_by_name(self) -> None:
         points = faces(4)
         with pytest.raises(PrivacyError, match="two points"):

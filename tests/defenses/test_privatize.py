@@ -67,6 +67,11 @@ def test_what_hides_nothing_is_not_written_as_private() -> None:
         encode(privatize(features(), DEFENSES["identity"]()))
 
 
+def test_a_name_is_not_a_defense() -> None:
+    with pytest.raises(InputError, match="expected a defense"):
+        privatize(features(), "sub-hybrid")  # type: ignore[arg-type]
+
+
 def test_private_features_cannot_be_privatized_again() -> None:
     private = privatize(features(), DEFENSES["lifting"]())
     with pytest.raises(InputError, match="expected raw Features"):

@@ -141,6 +141,8 @@ def test_refusals() -> None:
     rng = np.random.default_rng(10)
     with pytest.raises(InputError, match="sizes differ"):
         matrix(random_descriptors(2, 0, rng, 8), random_descriptors(2, 0, rng, 9))
+    with pytest.raises(InputError, match="expected Points or Subspaces"):
+        matrix(np.ones((2, 8)), random_descriptors(2, 0, rng, 8))  # type: ignore[arg-type]
     with pytest.raises(InputError, match="always meet"):
         nearest(random_descriptors(2, 4, rng, 8), random_descriptors(2, 4, rng, 8))
     with pytest.raises(InputError, match="k must be"):

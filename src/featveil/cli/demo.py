@@ -12,6 +12,7 @@ from featveil.cli.console import Json, progress, show
 from featveil.cli.extract import extracted
 from featveil.cli.match import shared_part
 from featveil.core.errors import InputError
+from featveil.core.files import check_folder, make_folder, replacing
 
 if TYPE_CHECKING:
     from featveil.core import Features, PrivateFeatures
@@ -57,8 +58,7 @@ def demo(
 def _check_folder(out: Path) -> None:
     if out.exists() and not out.is_dir():
         raise InputError(f"{out} is a file: name a folder")
-    if not out.parent.is_dir():
-        raise InputError(f"folder {out.parent} does not exist: create it first")
+    check_folder(out.parent)
 
 
 @dataclass(frozen=True)
@@ -155,12 +155,7 @@ def _compare(a: _Side, b: _Side) -> _Outcome:
 
 def _write(out: Path, files: dict[str, bytes]) -> None:
     """All is made before the first file is written, and the page comes last."""
-    from featveil.core.files import replacing
-
-    try:
-        out.mkdir(exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot make folder {out}: {error.strerror}") from error
+    make_folder(out)
     for name, content in files.items():
         with replacing(out / name) as temporary:
             temporary.write_bytes(content)

@@ -4,12 +4,13 @@ import itertools
 from collections.abc import Callable, Iterator
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
 import typer
 
 from featveil.cli.console import Json, complain, progress, show
 from featveil.core.errors import FeatveilError, InputError
+from featveil.core.files import check_folder, make_folder
 
 if TYPE_CHECKING:
     from featveil.core import Features, PrivateFeatures
@@ -18,7 +19,11 @@ Kind = Annotated[str, typer.Option(help="Descriptor kind for images: sift or roo
 MaxFeatures = Annotated[int, typer.Option(min=1, help="Strongest features to keep of each image.")]
 Report = Callable[[int, int], None]
 
-_FIRST_BATCH = 64
+Made = TypeVar("Made")
+
+HDF5 = (".h5", ".hdf5")
+_NOT_FOLDERS = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".npz", ".npy", ".safetensors")
+_FIRST_BATCH = 16
 
 
 class Format(StrEnum):
@@ -33,7 +38,9 @@ def extract(
     out: Annotated[Path, typer.Option(help="A folder, a .veil file for one image, or an .h5 file for hloc.")],
     kind: Kind = "sift",
     max_features: MaxFeatures = 2048,
-    format: Annotated[Format, typer.Option(help="One .veil file an image, or one hloc file.")] = Format.veil,  # noqa: A002
+    format: Annotated[  # noqa: A002
+        Format | None, typer.Option(help="One .veil file an image, or one hloc file.", show_default="by --out")
+    ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Extract again what is there already.")] = False,
     json: Json = False,
 ) -> None:
@@ -52,23 +59,24 @@ def extract(
     work = Work(lambda path: extracted(path, kind, max_features), len(named))
     with progress("extracting") as report:
         work.report = report
-        if format is Format.hloc:
-            _to_hloc(named, out, work, overwrite)
+        if format is Format.hloc or (format is None and out.suffix.lower() in HDF5):
+            _to_hloc(named, out, kind, work, overwrite)
         else:
-            _to_veil(named, out, work, overwrite)
+            _to_veil(named, out, kind, work, overwrite)
     finish(work, out, {"kind": kind, "features": work.features}, json)
 
 
-class Work:
+class Work(Generic[Made]):
     """Counts what was done, skipped and failed; a failure is shown at once."""
 
-    def __init__(self, read: Callable[[Path], "Features"], total: int) -> None:
+    def __init__(self, read: Callable[[Path], Made], total: int) -> None:
         self.read, self.total = read, total
         self.written = self.skipped = self.failed = self.features = 0
         self.report: Report = lambda done, total: None
 
-    def tried(self, path: Path) -> "Features | None":
-        """The features of `path`, or None when it failed. The only image there is may not fail."""
+    def tried(self, path: Path) -> Made | None:
+        """What is made of `path`, or None when that failed. The only input there is may not fail."""
+        features: Made | None = None
         try:
             features = self.read(path)
         except FeatveilError as error:
@@ -76,7 +84,6 @@ class Work:
                 raise
             self.failed += 1
             complain("warning", error)
-            features = None
         self.advance()
         return features
 
@@ -85,7 +92,7 @@ class Work:
         self.report(self.written + self.skipped + self.failed, self.total)
 
 
-def finish(work: Work, out: Path, more: dict[str, object], json: bool, note: str = "") -> None:
+def finish(work: Work[Any], out: Path, more: dict[str, object], json: bool, note: str = "") -> None:
     """Print the counts; exit code 1 when some failed, InputError when all did."""
     if work.failed and not work.written and not work.skipped:
         raise InputError(f"none of the {work.total} inputs could be used, nothing was written: see the lines above")
@@ -135,6 +142,16 @@ def named_images(sources: list[Path]) -> dict[str, Path]:
     return found
 
 
+def has_images(folder: Path) -> bool:
+    """Whether there is an image anywhere in `folder`."""
+    from featveil.extractors import image_files
+
+    try:
+        return bool(image_files(folder))
+    except InputError:
+        return False
+
+
 def add_named(found: dict[str, Path], more: dict[str, Path]) -> None:
     """Add `more` to `found`; raises InputError when a name is taken."""
     for name, path in more.items():
@@ -147,8 +164,9 @@ def targets(names: list[str], out: Path) -> dict[str, Path]:
 
     Raises InputError when `out` cannot hold them. Makes nothing.
     """
-    if not out.parent.is_dir():
-        raise InputError(f"folder {out.parent} does not exist: create it first")
+    check_folder(out.parent)
+    if not out.exists() and (out.suffix.lower() in _NOT_FOLDERS or out.suffix.lower() in HDF5):
+        raise InputError(f"{out} would be a folder with a misleading name: name a .veil file or a folder")
     if out.suffix == ".veil" and not out.is_dir():
         if len(names) > 1:
             raise InputError(f"{len(names)} inputs do not fit one file {out}: name a folder")
@@ -164,31 +182,35 @@ def targets(names: list[str], out: Path) -> dict[str, Path]:
     return made
 
 
-def _to_veil(named: dict[str, Path], out: Path, work: Work, overwrite: bool) -> None:
-    from featveil.formats.veil import save
+def _to_veil(named: dict[str, Path], out: Path, kind: str, work: "Work[Features]", overwrite: bool) -> None:
+    from featveil.formats.veil import load, save
 
     for name, target in targets(list(named), out).items():
         if target.exists() and not overwrite:
+            if (there := load(target).kind) != kind:
+                raise InputError(f"{target} holds {there} features: --overwrite it, or use another folder")
             work.skipped += 1
             work.advance()
         elif (features := work.tried(named[name])) is not None:
-            target.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(target.parent)
             save(features, target)
             work.written += 1
             work.features += len(features)
             work.advance()
 
 
-def _to_hloc(named: dict[str, Path], out: Path, work: Work, overwrite: bool) -> None:
+def _to_hloc(named: dict[str, Path], out: Path, kind: str, work: "Work[Features]", overwrite: bool) -> None:
     """Add to one file. It is copied for each batch, so batches grow with it."""
-    from featveil.formats.hloc import names, write_features
+    from featveil.formats.hloc import kind_of, names, write_features
 
-    if out.suffix.lower() not in (".h5", ".hdf5"):
+    if out.suffix.lower() not in HDF5:
         raise InputError(f"hloc features are one file: name an .h5 file instead of {out}")
-    if not out.parent.is_dir():
-        raise InputError(f"folder {out.parent} does not exist: create it first")
-    there = set(names(out)) if out.exists() and not overwrite else set()
-    waiting = [name for name in named if name not in there]
+    check_folder(out.parent)
+    there = set(names(out)) if out.exists() else set()
+    for name in there - (set(named) if overwrite else set()):
+        if (stored := kind_of(out, name)) != kind:
+            raise InputError(f"{out} holds {stored or 'unnamed'} features: write {kind} to another file")
+    waiting = [name for name in named if overwrite or name not in there]
     work.skipped = len(named) - len(waiting)
     found = _found(named, waiting, work)
     while (first := next(found, None)) is not None:
@@ -196,7 +218,7 @@ def _to_hloc(named: dict[str, Path], out: Path, work: Work, overwrite: bool) -> 
         write_features(out, itertools.chain([first], itertools.islice(found, batch)))
 
 
-def _found(named: dict[str, Path], waiting: list[str], work: Work) -> Iterator[tuple[str, "Features"]]:
+def _found(named: dict[str, Path], waiting: list[str], work: "Work[Features]") -> Iterator[tuple[str, "Features"]]:
     for name in waiting:
         features = work.tried(named[name])
         if features is not None:

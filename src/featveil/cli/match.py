@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from featveil.cli.console import Json, complain, show
-from featveil.cli.extract import Kind, MaxFeatures, read_features
+from featveil.cli.extract import HDF5, Kind, MaxFeatures, read_features
 from featveil.core.errors import InputError
+from featveil.core.files import check_folder
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,7 +32,7 @@ def match(
         float | None, typer.Option(help="Keep it only if it is nearer than this share of the second nearest.")
     ] = None,
     max_distance: Annotated[float | None, typer.Option(help="Keep it only if it is at most this far.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Write the matches: .npz, or .h5 as hloc reads them.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write indices (k, 2) and distances (k,): .npz.")] = None,
     picture: Annotated[Path | None, typer.Option(help="Draw the matches: .png or .jpg.")] = None,
     images: Annotated[
         tuple[Path, Path] | None, typer.Option(help="Images of A and B to draw on, for .veil files.")
@@ -59,7 +60,7 @@ def match(
         agree = agreeing(xy_a[found.indices[:, 0]], xy_b[found.indices[:, 1]])
     drawn = _picture(first, second, found, agree, images) if picture is not None else None
     if out is not None:
-        _write(out, found, first, second)
+        _write(out, found)
     if picture is not None and drawn is not None:
         from featveil.reports.pictures import write_picture
 
@@ -106,13 +107,15 @@ class _Side:
 def _side(path: Path, kind: str, max_features: int) -> _Side:
     if not path.exists():
         raise InputError(f"there is no image or .veil file {path}")
+    if path.suffix.lower() in HDF5:
+        raise InputError(f"{path} holds features of several images: match images or .veil files")
     return _Side(path, read_features(path, kind, max_features))
 
 
 def _check_outputs(a: Path, b: Path, out: Path | None, picture: Path | None, images: tuple[Path, Path] | None) -> None:
     """Raise InputError, before any work, when an output has a wrong name or would replace an input."""
     inputs = {path.resolve() for path in (a, b, *(images or ()))}
-    endings = ((out, (".npz", ".h5", ".hdf5")), (picture, (".png", ".jpg", ".jpeg")))
+    endings = ((out, (".npz",)), (picture, (".png", ".jpg", ".jpeg")))
     for path, allowed in endings:
         if path is None:
             continue
@@ -120,8 +123,7 @@ def _check_outputs(a: Path, b: Path, out: Path | None, picture: Path | None, ima
             raise InputError(f"{path} must end in {' or '.join(allowed)}")
         if path.resolve() in inputs:
             raise InputError(f"{path} is an input: choose another output")
-        if not path.parent.is_dir():
-            raise InputError(f"folder {path.parent} does not exist: create it first")
+        check_folder(path.parent)
 
 
 def _picture(
@@ -150,28 +152,10 @@ def _text(result: dict[str, Any], out: Path | None, picture: Path | None) -> str
     return "\n".join([*lines, *(f"wrote {path}" for path in (out, picture) if path is not None)])
 
 
-def _write(out: Path, found: "Matches", first: _Side, second: _Side) -> None:
-    import h5py
+def _write(out: Path, found: "Matches") -> None:
     import numpy as np
 
     from featveil.core.files import replacing
 
-    with replacing(out) as temporary:
-        if out.suffix.lower() == ".npz":
-            with temporary.open("wb") as file:
-                np.savez(file, indices=found.indices, distances=found.distances)
-            return
-        partner = np.full(len(first.features), -1, np.int32)
-        partner[found.indices[:, 0]] = found.indices[:, 1]
-        # hloc's score of unit vectors is (1 + cosine) / 2, which is 1 - distance^2 / 4.
-        score = np.zeros(len(first.features), np.float32)
-        score[found.indices[:, 0]] = np.clip(1 - found.distances**2 / 4, 0, 1)
-        with h5py.File(temporary, "w") as file:
-            group = file.create_group(f"{_hloc_name(first.path)}/{_hloc_name(second.path)}")
-            group.create_dataset("matches0", data=partner)
-            group.create_dataset("matching_scores0", data=score)
-
-
-def _hloc_name(path: Path) -> str:
-    """The image's name: query.jpg for query.jpg and query.jpg.veil."""
-    return path.name.removesuffix(".veil")
+    with replacing(out) as temporary, temporary.open("wb") as file:
+        np.savez(file, indices=found.indices, distances=found.distances)

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from featveil.cli.console import Json, progress
-from featveil.cli.extract import Kind, MaxFeatures, Work, finish, named_images, read_features, targets
+from featveil.cli.extract import HDF5, MaxFeatures, Work, finish, has_images, named_images, read_features, targets
 from featveil.core.errors import InputError, PrivacyError
+from featveil.core.files import make_folder
 
 if TYPE_CHECKING:
     from featveil.core import Defense, Features, PrivateFeatures
 
-_ATTACKS = "database lookup, clustering of features, lattice reduction on plain SIFT"
+_ATTACKS = "database lookup, clustering of features, overlap of keypoints"
+_ON_INTEGERS = ", lattice reduction (plain SIFT is integers; rootsift is not)"
 _THREATS = "docs/threat-model.md"
 
 
@@ -41,7 +43,10 @@ def privatize(
     allow_line: Annotated[
         bool, typer.Option("--allow-line", help="Permit dimension 1, which hides almost nothing.")
     ] = False,
-    kind: Kind = "sift",
+    kind: Annotated[
+        str | None,
+        typer.Option(help="Descriptor kind: of images (default sift), and of hloc files that do not say it."),
+    ] = None,
     max_features: MaxFeatures = 2048,
     resume: Annotated[bool, typer.Option("--resume", help="Skip inputs that were released before.")] = False,
     overwrite: Annotated[
@@ -59,8 +64,9 @@ def privatize(
     sources = _sources(features, kind, max_features)
     planned = targets(list(sources), out)
     skipped = _check_targets(sources, planned, resume, overwrite)
+    _check_settings([planned[name] for name in skipped], method)
     release = _Release(method, keep_geometry)
-    work = Work(lambda path: _raw(sources[str(path)]), len(planned))
+    work = Work(lambda path: release.make(_raw(sources[str(path)])), len(planned))
     work.skipped = len(skipped)
     with progress("privatizing") as report:
         work.report = report
@@ -84,7 +90,7 @@ class _Source:
 
     path: Path
     name: str | None
-    kind: str
+    kind: str | None
     max_features: int
 
 
@@ -105,17 +111,19 @@ def _method(defense: str, choice: _Choice, database: Path | None, digest: str | 
     return Lifting(choice.strategy, choice.dimension, choice.random_share, made, choice.allow_line)
 
 
-def _sources(inputs: list[Path], kind: str, max_features: int) -> dict[str, _Source]:
+def _sources(inputs: list[Path], kind: str | None, max_features: int) -> dict[str, _Source]:
     """What to privatize, by name. A folder stands for its .veil files or, without any, its images."""
     found: dict[str, _Source] = {}
     for path in inputs:
-        if path.suffix.lower() in (".h5", ".hdf5"):
+        if path.suffix.lower() in HDF5:
             from featveil.formats import hloc
 
             more = {name: _Source(path, name, kind, max_features) for name in hloc.names(path)}
             if not more:
                 raise InputError(f"{path} holds no image features")
         elif path.is_dir() and (veils := sorted(path.rglob("*.veil"))):
+            if has_images(path):
+                raise InputError(f"{path} holds both images and .veil files: name the ones you mean")
             names = {veil.relative_to(path).as_posix(): veil for veil in veils}
             more = {name: _Source(veil, None, kind, max_features) for name, veil in names.items()}
         else:
@@ -141,6 +149,17 @@ def _check_targets(sources: dict[str, _Source], planned: dict[str, Path], resume
     return there if resume else set()
 
 
+def _check_settings(released: list[Path], method: "Defense") -> None:
+    """Raise InputError when a release that would be kept was made in another way."""
+    from featveil.core import PrivateFeatures
+    from featveil.formats.veil import load
+
+    for path in released:
+        there = load(path)
+        if not isinstance(there, PrivateFeatures) or there.defense != method.for_kind(there.kind).spec():
+            raise InputError(f"{path} was made with other settings: use those, or another output folder")
+
+
 def _raw(source: _Source) -> "Features":
     from featveil.core import Features
     from featveil.formats import hloc
@@ -150,7 +169,7 @@ def _raw(source: _Source) -> "Features":
         if len(features) == 0:
             raise InputError(f"image {source.name!r} in {source.path} has no features")
     else:
-        features = read_features(source.path, source.kind, source.max_features)
+        features = read_features(source.path, source.kind or "sift", source.max_features)
     if not isinstance(features, Features):
         raise PrivacyError(f"{source.path} is private already: privatize the raw features it came from")
     return features
@@ -179,10 +198,14 @@ class _Release:
         return [
             *(f"{name} of every feature" for name in positions + geometry),
             "number of features",
-            "image size",
+            *(["image size"] if self.last and self.last.image_size else []),
         ]
 
-    def facts(self, work: Work) -> dict[str, Any]:
+    def attacks(self) -> str:
+        """Attacks that are known to apply to the last release."""
+        return _ATTACKS + (_ON_INTEGERS if self.last and self.last.kind == "sift" else "")
+
+    def facts(self, work: "Work[PrivateFeatures]") -> dict[str, Any]:
         """For --json."""
         if self.last is None:
             return {"features": 0, "bytes": 0}
@@ -193,7 +216,7 @@ class _Release:
             "defense": self.last.defense,
             "guarantee": {"kind": self.last.guarantee.kind, "epsilon": self.last.guarantee.epsilon},
             "leaks": self.leaks(),
-            "known_attacks": _ATTACKS,
+            "known_attacks": self.attacks(),
         }
 
     def text(self) -> str:
@@ -207,19 +230,18 @@ class _Release:
                 f"defense    {spec['name']}: {spec['strategy']}, dimension {spec['dimension']}{digest}",
                 f"guarantee  {self.last.guarantee.kind}: judged by known attacks only, nothing is proved",
                 f"leaks      {', '.join(self.leaks())}",
-                f"attacks    exist: {_ATTACKS} ({_THREATS})",
+                f"attacks    exist: {self.attacks()} ({_THREATS})",
             )
         )
 
 
-def _release_one(name: str, target: Path, work: Work, release: _Release) -> None:
+def _release_one(name: str, target: Path, work: "Work[PrivateFeatures]", release: _Release) -> None:
     from featveil.formats.veil import save
 
-    raw = work.tried(Path(name))
-    if raw is None:
+    private = work.tried(Path(name))
+    if private is None:
         return
-    private = release.make(raw)
-    target.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(target.parent)
     save(private, target)
     work.written += 1
     work.features += len(private)

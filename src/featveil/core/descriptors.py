@@ -15,7 +15,7 @@ _ORTHONORMAL_TOLERANCE = 1e-4
 _LARGEST = 1e12  # squares and sums of such values still fit float32
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Points:
     """Descriptors as plain vectors: raw, noised or concealed. `values` is (n, d) float32."""
 
@@ -26,6 +26,9 @@ class Points:
         if self.values.shape[1] == 0:
             raise InputError("descriptors must have at least one component, got size 0")
         _check_magnitude(self.values)
+
+    def __repr__(self) -> str:  # no values: descriptors must not end up in a log
+        return f"Points(n={len(self)}, d={self.size})"
 
     def __len__(self) -> int:
         return len(self.values)
@@ -45,7 +48,7 @@ class Points:
         return type(self)(self.values[indices])
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Subspaces:
     """Affine subspaces offset + span(basis): `offset` (n, d) and `basis` (n, m, d), orthonormal rows.
 
@@ -68,6 +71,9 @@ class Subspaces:
         # Written so that NaN, which huge values overflow to, is refused too.
         if not self.looseness <= _ORTHONORMAL_TOLERANCE:
             raise InputError("subspace bases must have orthonormal rows: orthonormalise them first")
+
+    def __repr__(self) -> str:
+        return f"Subspaces(n={len(self)}, m={self.dimension}, d={self.size})"
 
     def __len__(self) -> int:
         return len(self.offset)

@@ -4,7 +4,7 @@ The two are unrelated types on purpose: sending or attacking raw features is a t
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self
 
 import numpy as np
@@ -21,7 +21,7 @@ _KIND = re.compile(r"[a-z0-9][a-z0-9_.+-]{0,63}")
 _LARGEST_SIDE = 2**24
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Keypoints:
     """Where features are: `xy` (n, 2) in COLMAP's convention (centre of the first pixel = 0.5, 0.5).
 
@@ -41,6 +41,9 @@ class Keypoints:
             value = getattr(self, name)
             if value is not None:
                 object.__setattr__(self, name, floats(f"keypoint {name}", value, (len(self.xy),)))
+
+    def __repr__(self) -> str:
+        return f"Keypoints(n={len(self)})"
 
     def __len__(self) -> int:
         return len(self.xy)
@@ -62,7 +65,7 @@ class Features:
     kind: str
     keypoints: Keypoints | None = None
     image_size: tuple[int, int] | None = None
-    labels: Integers | None = None
+    labels: Integers | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         _check_common(self.descriptors, self.kind, self.keypoints, self.image_size)

@@ -16,8 +16,7 @@ def replacing(target: str | Path) -> Iterator[Path]:
     Raises InputError when the folder is missing or the disk refuses the write.
     """
     target = Path(target)
-    if not target.parent.is_dir():
-        raise InputError(f"folder {target.parent} does not exist: create it first")
+    check_folder(target.parent)
     if target.is_dir():
         raise InputError(f"{target} is a folder: name a file")
     try:
@@ -36,6 +35,22 @@ def replacing(target: str | Path) -> Iterator[Path]:
         raise InputError(f"cannot write {target}: {error.strerror or error}") from error
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def check_folder(folder: Path) -> None:
+    """Raise InputError unless `folder` is one."""
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file, not a folder")
+    if not folder.is_dir():
+        raise InputError(f"folder {folder} does not exist: create it first")
+
+
+def make_folder(folder: Path) -> None:
+    """Make `folder` and those above it where they are missing; raises InputError when that is refused."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot make folder {folder}: {error.strerror}") from error
 
 
 def _umask() -> int:

@@ -25,7 +25,7 @@ def builtin(kind: str = "sift") -> Database:
             return _rootsift(builtin("sift"))
     raise InputError(
         f"there is no built-in database of kind {kind!r:.80} (only sift and rootsift): "
-        f"make one with 'featveil database build photos/ --kind {kind:.64} --out {kind:.64}.safetensors'"
+        f"make one of your own descriptors, 'featveil database build descriptors.npy --kind {kind:.64} --out FILE'"
     )
 
 

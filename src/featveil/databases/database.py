@@ -37,11 +37,11 @@ class Database:
     parts that do not fit.
     """
 
-    values: Values
+    values: Values = field(repr=False)
     kind: str
     parts: int = 16
-    labels: Integers | None = None
-    card: Card = field(default_factory=dict)
+    labels: Integers | None = field(default=None, repr=False)
+    card: Card = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         check_kind(self.kind)

@@ -21,6 +21,8 @@ def privatize(
     """
     if not isinstance(features, Features):
         raise InputError(f"expected raw Features, got {type(features).__name__}")
+    if not hasattr(defense, "for_kind"):
+        raise InputError(f"expected a defense such as Lifting(), got {type(defense).__name__}")
     ready = defense.for_kind(features.kind)
     descriptors = ready.privatize(features.descriptors, rng or SecureRandomness(), features.labels)
     keypoints = features.keypoints

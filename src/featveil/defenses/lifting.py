@@ -63,6 +63,11 @@ class Lifting:
             raise InputError(f"dimension must be a whole number of at least 1, got {self.dimension!r}")
         if self.random_share is not None and not 0 <= self.random_share <= 1:
             raise InputError(f"random_share must be between 0 and 1, got {self.random_share}")
+        usual = STRATEGIES[self.strategy].random_share
+        if usual != 0.5 and self.random_share not in (None, usual):
+            raise InputError(f"{self.strategy} lifting has random_share {usual:g}: use a hybrid strategy for others")
+        if not isinstance(self.database, Database | None):
+            raise InputError(f"database must be a Database (see load_database), got {type(self.database).__name__}")
 
     @property
     def random_directions(self) -> int:

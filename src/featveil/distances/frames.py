@@ -81,6 +81,9 @@ def frame(a: Descriptors, b: Descriptors) -> Pair:
 
     Raises InputError when their sizes differ, or when every two of the subspaces would meet (m1 + m2 >= d).
     """
+    for given in (a, b):
+        if not isinstance(given, Descriptors):
+            raise InputError(f"expected Points or Subspaces (as in features.descriptors), got {type(given).__name__}")
     if a.size != b.size:
         raise InputError(f"descriptor sizes differ: {a.size} and {b.size}; compare features of one kind")
     if a.dimension and b.dimension and a.dimension + b.dimension >= a.size:

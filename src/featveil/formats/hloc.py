@@ -20,6 +20,7 @@ from featveil.core.arrays import Float32, floats
 from featveil.core.features import check_kind
 from featveil.core.files import replacing
 
+_KIND = "featveil_kind"
 _GEOMETRY = {"scale": "scales", "orientation": "oris", "response": "scores"}
 # A dataset may claim any shape without holding it; this is 2 GiB of float32 in one image.
 _MAX_VALUES = 2**29
@@ -34,16 +35,23 @@ def names(path: str | Path) -> list[str]:
         return _names(file)
 
 
-def read(path: str | Path, name: str, kind: str) -> Features:
+def kind_of(path: str | Path, name: str) -> str | None:
+    """The descriptor kind of image `name`, if the file says so; hloc's own files do not."""
+    with _opened(path) as file:
+        return _stored_kind(_group(file, name))
+
+
+def read(path: str | Path, name: str, kind: str | None = None) -> Features:
     """The features of image `name`, descriptors scaled to unit norm; `kind` names the descriptor.
 
+    Files written by featveil know their kind; for others it must be given.
     Raises InputError when the image is not in the file and FormatError when its features cannot be used.
     """
     with _opened(path) as file:
         return _read_group(_group(file, name), name, kind)
 
 
-def read_features(path: str | Path, kind: str) -> Iterator[tuple[str, Features]]:
+def read_features(path: str | Path, kind: str | None = None) -> Iterator[tuple[str, Features]]:
     """Names and features of all images, sorted by name, one in memory at a time. Raises like `read`."""
     with _opened(path) as file:
         for name in _names(file):
@@ -122,8 +130,24 @@ def _group(file: Any, name: str) -> Any:
     return group
 
 
-def _read_group(group: Any, name: str, kind: str) -> Features:
-    check_kind(kind)
+def _stored_kind(group: Any) -> str | None:
+    stored = group.attrs.get(_KIND)
+    return stored if isinstance(stored, str) else None
+
+
+def _kind(group: Any, name: str, kind: str | None) -> str:
+    stored = _stored_kind(group)
+    if kind is None and stored is None:
+        raise InputError(f"the file does not say what descriptors image {name!r} has: name their kind")
+    if kind is not None and stored is not None and kind != stored:
+        raise InputError(f"the descriptors of image {name!r} are {stored}, not {kind}")
+    made = kind or stored or ""
+    check_kind(made)
+    return made
+
+
+def _read_group(group: Any, name: str, kind: str | None) -> Features:
+    kind = _kind(group, name, kind)
     try:
         xy = floats("keypoints", _values(group, "keypoints"), (None, 2), np.float64) + 0.5
         values = floats("descriptors", _values(group, "descriptors"), (None, len(xy)), np.float64).T
@@ -169,6 +193,7 @@ def _write_group(file: Any, name: str, features: Features) -> None:
             raise InputError(f"{name!r} is a folder of images in this file, not an image")
         del file[name]
     group = file.create_group(name)
+    group.attrs[_KIND] = features.kind
     # float32, where hloc writes float16: that has steps of half a pixel beyond 512.
     xy = features.keypoints.xy.astype(np.float64) - 0.5
     group.create_dataset("keypoints", data=xy.astype(np.float32)).attrs["uncertainty"] = 1.0
