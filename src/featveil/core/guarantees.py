@@ -14,7 +14,7 @@ GuaranteeUnit = Literal["descriptor", "image"]
 class Guarantee:
     """A privacy claim.
 
-    `none`: nothing is hidden. `empirical`: known attacks were measured, nothing is proved. `local-dp` and
+    `none`: nothing is hidden. `empirical`: to be judged by known attacks, nothing is proved. `local-dp` and
     `metric-dp`: a bound `epsilon` per `unit`, proved beside the code of the mechanism.
     """
 

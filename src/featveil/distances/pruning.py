@@ -94,7 +94,7 @@ def _measure_source(name: str, rows1: int, rows2: int) -> str:
     sums = range(rows1)
     return "\n".join(
         [
-            f"def {name}(own, norm, stack2, norms2, lanes, count, room, values, indices):",
+            f"def {name}(own, norm, stack2, norms2, lanes, count, room, row, values, indices):",
             "    product, norms, result = room",
             "    for lane in range(count):",
             "        norms[lane] = norms2[lanes[lane]]",
@@ -106,7 +106,7 @@ def _measure_source(name: str, rows1: int, rows2: int) -> str:
             *(f"            product[{p * rows2 * _LANES} + q * {_LANES} + lane] = r{p}" for p in sums),
             "    solve(product, norm, norms, result)",
             "    for lane in range(count):",
-            "        insert(result[lane], lanes[lane], values, indices)",
+            "        insert(result[lane], lanes[lane], row, values, indices)",
         ]
     )
 
@@ -121,7 +121,7 @@ def {name}(stack1, norms1, stack2, norms2, bounds, seeds, values, indices, slack
     lanes = numpy.empty(width, numpy.int64)
     for i in range(rows):
         lanes[:{_LANES}] = seeds[i]
-        measure(stack1[i], norms1[i : i + 1], stack2, norms2, lanes, {_LANES}, room, values[i], indices[i])
+        measure(stack1[i], norms1[i : i + 1], stack2, norms2, lanes, {_LANES}, room, i, values, indices)
         for lane in range({_LANES}):
             bounds[lanes[lane] // width, i, lanes[lane] % width] = numpy.float32({FAR})
     for block in range(blocks):  # outside, so that the block's stacks stay in cache
@@ -133,5 +133,5 @@ def {name}(stack1, norms1, stack2, norms2, bounds, seeds, values, indices, slack
             for start in range(0, found, {_LANES}):
                 count = min({_LANES}, found - start)
                 measure(stack1[i], norms1[i : i + 1], stack2, norms2, lanes[start : start + count], count, room,
-                        values[i], indices[i])
+                        i, values, indices)
 """

@@ -169,7 +169,7 @@ def keep_smallest(tile: Float32, column: int, values: Float32, indices: NDArray[
             if lowest[i - first] < limit:
                 for j in range(width):
                     if tile[i, j] < limit:
-                        insert(tile[i, j], column + j, values[i], indices[i])
+                        insert(tile[i, j], column + j, i, values, indices)
                         limit = values[i, -1]
 
 
@@ -203,14 +203,15 @@ def keep_column_best(tile: Float32, row: int, best: Float32, second: Float32, ro
 
 
 @jit(FINITE)
-def insert(value: np.float32, index: int, values: Float32, indices: NDArray[np.int32]) -> None:
-    """Put one distance into the sorted smallest `values` (k,) and their `indices`, if it belongs there."""
-    place = len(values) - 1
-    if not value < values[place]:
+def insert(value: np.float32, index: int, row: int, values: Float32, indices: NDArray[np.int32]) -> None:
+    """Put one distance into the sorted smallest `values` (rows, k) of a row and their `indices`, if it belongs there."""
+    # Two indices instead of a view of the row: making a view costs more than the work.
+    place = values.shape[1] - 1
+    if not value < values[row, place]:
         return
-    while place > 0 and value < values[place - 1]:
-        values[place] = values[place - 1]
-        indices[place] = indices[place - 1]
+    while place > 0 and value < values[row, place - 1]:
+        values[row, place] = values[row, place - 1]
+        indices[row, place] = indices[row, place - 1]
         place -= 1
-    values[place] = value
-    indices[place] = index
+    values[row, place] = value
+    indices[row, place] = index
