@@ -204,7 +204,7 @@ def keep_column_best(tile: Float32, row: int, best: Float32, second: Float32, ro
 
 @jit(FINITE)
 def insert(value: np.float32, index: int, row: int, values: Float32, indices: NDArray[np.int32]) -> None:
-    """Put one distance into the sorted smallest `values` (rows, k) of a row and their `indices`, if it belongs there."""
+    """Put a distance, if it belongs there, into the sorted smallest `values` (rows, k) and `indices` of a row."""
     # Two indices instead of a view of the row: making a view costs more than the work.
     place = values.shape[1] - 1
     if not value < values[row, place]:
