@@ -23,6 +23,8 @@ Result = TypeVar("Result")
 
 _SINGLE: ContextVar[bool] = ContextVar("single_threaded", default=False)
 
+_PART = 64  # divides the width of every tile
+
 # Pairs below which starting threads costs more than it gains.
 _SINGLE_THREADED = 250_000
 
@@ -152,25 +154,37 @@ def one_thread_each() -> AbstractContextManager[Any]:
 
 @jit(FINITE)
 def keep_smallest(tile: Float32, column: int, values: Float32, indices: NDArray[np.int32]) -> None:
-    """Merge a tile (rows, width) into the sorted smallest `values` (rows, k) and their column `indices`."""
+    """Merge a tile (rows, width) into the sorted smallest `values` (rows, k) and their column `indices`.
+
+    The minima of parts of a row come first, as SIMD code. The k-th smallest of them bounds the k-th smallest value, so
+    few parts have to be looked through value by value.
+    """
     count, width = tile.shape
-    lowest = np.empty(4, np.float32)
+    parts = width // _PART
+    minima = np.empty((4, parts), np.float32)
+    kth = np.empty((1, values.shape[1]), np.float32)
+    unused = np.empty((1, values.shape[1]), np.int32)
     for first in range(0, count, 4):
         last = min(first + 4, count)
         # Four rows in one loop is what the compiler turns into SIMD code; a short group repeats its last row.
         a, b, c, d = tile[first], tile[min(first + 1, last - 1)], tile[min(first + 2, last - 1)], tile[last - 1]
-        low_a, low_b, low_c, low_d = a[0], b[0], c[0], d[0]
-        for j in range(width):
-            low_a, low_b = min(low_a, a[j]), min(low_b, b[j])
-            low_c, low_d = min(low_c, c[j]), min(low_d, d[j])
-        lowest[0], lowest[1], lowest[2], lowest[3] = low_a, low_b, low_c, low_d
+        for part in range(parts):
+            start = part * _PART
+            low_a, low_b, low_c, low_d = a[start], b[start], c[start], d[start]
+            for j in range(_PART):
+                low_a, low_b = min(low_a, a[start + j]), min(low_b, b[start + j])
+                low_c, low_d = min(low_c, c[start + j]), min(low_d, d[start + j])
+            minima[0, part], minima[1, part], minima[2, part], minima[3, part] = low_a, low_b, low_c, low_d
         for i in range(first, last):
-            limit = values[i, -1]
-            if lowest[i - first] < limit:
-                for j in range(width):
-                    if tile[i, j] < limit:
-                        insert(tile[i, j], column + j, i, values, indices)
-                        limit = values[i, -1]
+            kth[0] = values[i]
+            for part in range(parts):
+                insert(minima[i - first, part], 0, 0, kth, unused)
+            limit = kth[0, -1]
+            for part in range(parts):
+                if minima[i - first, part] <= limit:
+                    for j in range(part * _PART, (part + 1) * _PART):
+                        if tile[i, j] <= limit:
+                            insert(tile[i, j], column + j, i, values, indices)
 
 
 @jit(FINITE)
