@@ -4,7 +4,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from featveil.core import InputError, Points, Subspaces
+from featveil.databases import Database, builtin
+from featveil.defenses import Lifting
 from featveil.distances import matrix, nearest, nearest_both_ways, nearest_pruned, pair_distances
+from featveil.distances.frames import frame
+from featveil.distances.search import MARGIN, Comparison
 from reference import random_descriptors, reference_matrix
 
 # Points, unrolled, mixed, blocked (over 64 products) and dual (half the size and more) code paths.
@@ -149,3 +153,18 @@ def test_refusals() -> None:
         nearest(random_descriptors(2, 1, rng), random_descriptors(2, 1, rng), 0)
     with pytest.raises(InputError, match="axes must be"):
         nearest_pruned(random_descriptors(2, 1, rng), random_descriptors(2, 1, rng), axes=99)
+
+
+@pytest.mark.parametrize("m", [2, 8, 16, 32])
+def test_the_kernel_is_as_exact_as_the_margin_assumes(m: int) -> None:
+    """Both images draw from one small part, so that some pairs are almost parallel."""
+    rng = np.random.default_rng(m)
+    entries = builtin("sift").points()
+    lifting = Lifting("adversarial", m, database=Database(entries[1000:2000], "sift", 1))
+    a, b = (lifting.privatize(Points(entries[part]), rng) for part in (slice(0, 150), slice(150, 300)))
+    compared = Comparison(a, b, frame(a, b))
+    squared = np.concatenate([compared.walker.matrix(stripe) for stripe in compared.walker.stripes()])
+    rows, columns = np.nonzero(squared >= 0)
+    exact = (compared.exact(rows, columns) / compared.pair.scale) ** 2
+    assert len(rows) > 100
+    assert 2 * np.abs(squared[rows, columns] - exact).max() < MARGIN

@@ -1,6 +1,5 @@
 """The public `extract` function: files, arrays, kinds; and real photographs."""
 
-import os
 from pathlib import Path
 
 import cv2
@@ -9,8 +8,6 @@ import pytest
 
 from featveil.core import InputError
 from featveil.extractors import EXTRACTORS, extract, image_files
-
-DATA = Path(os.environ.get("FEATVEIL_DATA", Path(__file__).parents[2].parent / "shared" / "data"))
 
 
 @pytest.fixture
@@ -39,10 +36,8 @@ def test_no_features_is_no_error() -> None:
     assert len(extract(np.zeros((30, 30), np.uint8))) == 0
 
 
-def test_real_photographs() -> None:
-    folder = DATA / "homography_seqs" / "oxford_graf"
-    if not folder.is_dir():
-        pytest.skip(f"no data in {folder}: set FEATVEIL_DATA")
+def test_real_photographs(real_data: Path) -> None:
+    folder = real_data / "homography_seqs" / "oxford_graf"
     features = extract(image_files(folder)[0], kind="rootsift")
     assert len(features) == 2048
     assert features.keypoints is not None

@@ -1,6 +1,5 @@
 """The matching task on a drawn scene whose homographies are known."""
 
-import os
 from collections import Counter
 from pathlib import Path
 
@@ -170,10 +169,8 @@ def test_schemes_that_cannot_be() -> None:
     assert len(make_schemes("sift")) == 21
 
 
-def test_a_real_pair() -> None:
-    root = Path(os.environ.get("FEATVEIL_DATA", Path(__file__).parents[3] / "shared" / "data")) / "homography_seqs"
-    if not (root / "oxford_graf").is_dir():
-        pytest.skip("needs homography_seqs/oxford_graf: set FEATVEIL_DATA")
+def test_a_real_pair(real_data: Path) -> None:
+    root = real_data / "homography_seqs"
     scenes = tuple(scene for scene in load_hpatches(root).scenes if scene.name == "oxford_graf")
     record = next(run(HPatches("real", scenes), [Scheme()], Settings(max_features=500)))
     assert isinstance(record.value, tuple)
