@@ -14,13 +14,13 @@ from featveil.core.arrays import Float32, Float64
 from featveil.distances.compiling import Kernel, compiled
 from featveil.distances.frames import FAR, Frames, frame
 from featveil.distances.orthonormal import orthonormalise, remove_span
-from featveil.distances.search import UNSEEN, Comparison, Nearest, nearest, settle
+from featveil.distances.search import MARGIN, UNSEEN, Comparison, Nearest, nearest, settle
 from featveil.distances.tiles import Walker, insert, keep_smallest, kernel_for
 
 # Candidates evaluated at once; also the seeds of each row.
 _LANES = 8
 # The bound and the distance each carry float32 error; a pair is skipped only when its bound is clearly above.
-_SLACK = np.float32(1e-5)
+_SLACK = 2 * MARGIN
 _CHUNK = 2048
 
 

@@ -17,9 +17,9 @@ from featveil.distances.frames import FAR, Pair, frame
 from featveil.distances.residual import pair_distances
 from featveil.distances.tiles import Walker, keep_column_best, keep_smallest
 
-# In units of squared distance after scaling. The kernel was seen to be off by up to 2e-6, so two values that differ by
-# less than twice that, with some to spare, are compared in float64; so is a distance that is almost zero.
-MARGIN = np.float32(6e-6)
+# In units of squared distance after scaling. The kernel was seen to be off by up to 4e-6, so two values that differ by
+# less than twice that, with some to spare, are compared in float64; a distance that is almost zero is computed there.
+MARGIN = np.float32(1e-5)
 NEAR_ZERO = np.float32(1e-4)
 
 UNSEEN = FAR  # no candidate yet; padding columns hold the same value
