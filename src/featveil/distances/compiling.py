@@ -35,11 +35,24 @@ def compiled(name: str, source: str, uses: dict[str, Any] | None = None) -> Kern
     """
     digest = hashlib.sha256(source.encode())
     for use in (uses or {}).values():
-        code = use.py_func.__code__
-        digest.update(f"{use.py_func.__name__} {code.co_code.hex()} {code.co_consts}".encode())
+        digest.update(_fingerprint(use).encode())
     unique = f"{name}_{digest.hexdigest()[:12]}"
     namespace: dict[str, Any] = {"__name__": __name__, "numpy": np, **(uses or {})}
     text = source.replace(f"def {name}(", f"def {unique}(", 1)
     exec(compile(text, __file__, "exec"), namespace)  # noqa: S102 - the text is generated here, from integers only
     made: Kernel = jit(FINITE)(namespace[unique])
     return made
+
+
+def _fingerprint(use: Any) -> str:
+    """Code and constants of a compiled function, and of those that it calls."""
+    function = use.py_func
+    code = function.__code__
+    parts = [function.__name__, code.co_code.hex(), repr(code.co_consts)]
+    for name in code.co_names:
+        value = function.__globals__.get(name)
+        if hasattr(value, "py_func"):
+            parts.append(_fingerprint(value))
+        elif isinstance(value, int | float | np.generic):
+            parts.append(repr(value))
+    return " ".join(parts)

@@ -130,13 +130,9 @@ def _tight(descriptors: Descriptors) -> tuple[Float32, Float32]:
 
 def _sum_of_anchors(descriptors: Descriptors) -> Float64:
     """About the sum, over all descriptors, of the point nearest the origin (from a sample of them)."""
-    points, basis = _tight(descriptors)
-    step = max(1, len(points) // 64)
-    points, basis = points[::step], basis[::step]
-    stack = np.empty((len(points), basis.shape[1] + 1, descriptors.size), np.float32)
-    _fill(points, basis, np.zeros(descriptors.size), stack, np.empty(len(points), np.float32))
-    mean = stack[:, 0].astype(np.float64).sum(axis=0) / max(len(points), 1)
-    return np.asarray(mean * len(descriptors))
+    if len(descriptors) == 0:
+        return np.zeros(descriptors.size)
+    return np.asarray(_sample_mean(*_tight(descriptors)) * len(descriptors))
 
 
 def _frames(descriptors: Descriptors, centre: Float64, rows: int) -> Frames:
@@ -148,22 +144,42 @@ def _frames(descriptors: Descriptors, centre: Float64, rows: int) -> Frames:
 
 
 @jit(REORDER)
+def _sample_mean(points: Float32, basis: Float32) -> Float64:
+    """Mean anchor (d,) of about 32 of the given subspaces."""
+    n, d = points.shape
+    step = max(1, n // 32)
+    origin, anchor, total = np.zeros(d), np.empty(d), np.zeros(d)
+    for i in range(0, n, step):
+        _anchor(points[i], basis[i], origin, anchor)
+        for t in range(d):
+            total[t] += anchor[t]
+    return total / len(range(0, n, step))
+
+
+@jit(REORDER)
 def _fill(points: Float32, basis: Float32, centre: Float64, stack: Float32, norms: Float32) -> None:
     """Stacks [d0; D; zeros] around `centre`, with d0 found in float64, and their norms."""
     n, m, d = basis.shape
-    point, direction = np.empty(d), np.empty(d)
+    anchor = np.empty(d)
     for i in range(n):
+        _anchor(points[i], basis[i], centre, anchor)
         for t in range(d):
-            point[t] = points[i, t] - centre[t]
-        for _ in range(2):
-            for k in range(m):
-                for t in range(d):
-                    direction[t] = basis[i, k, t]
-                remove(point, direction)
-        stack[i, 0] = point
-        stack[i, 1 : m + 1] = basis[i]
+            stack[i, 0, t] = anchor[t]
+        for k in range(m):
+            for t in range(d):
+                stack[i, k + 1, t] = basis[i, k, t]
         stack[i, m + 1 :] = np.float32(0)
-        norms[i] = length(point) ** 2
+        norms[i] = length(anchor) ** 2
+
+
+@jit(REORDER)
+def _anchor(point: Float32, basis: Float32, centre: Float64, result: Float64) -> None:
+    """The point of a subspace nearest `centre`, seen from there, into `result` (d,)."""
+    for t in range(len(point)):
+        result[t] = point[t] - centre[t]
+    for _ in range(2):
+        for k in range(len(basis)):
+            remove(result, basis[k])
 
 
 def _complementary(descriptors: Descriptors, centre: Float64) -> Frames:
@@ -181,6 +197,14 @@ def _complementary(descriptors: Descriptors, centre: Float64) -> Frames:
 
 
 def _scaled(frames: Frames, scale: float) -> Frames:
-    frames.stack[:, 0] /= np.float32(scale)
-    frames.norms[:] /= np.float32(scale * scale)
+    _shrink(frames.stack, frames.norms, np.float32(1 / scale), np.float32(1 / (scale * scale)))
     return frames
+
+
+@jit(REORDER)
+def _shrink(stack: Float32, norms: Float32, factor: np.float32, squared: np.float32) -> None:
+    n, _, d = stack.shape
+    for i in range(n):
+        norms[i] *= squared
+        for t in range(d):
+            stack[i, 0, t] *= factor

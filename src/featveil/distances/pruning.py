@@ -13,9 +13,12 @@ from featveil.core import Descriptors, InputError
 from featveil.core.arrays import Float32, Float64
 from featveil.distances.compiling import Kernel, compiled
 from featveil.distances.frames import FAR, Frames, frame
+from featveil.distances.keeping import insert, keep_smallest
+from featveil.distances.kernels import MARGIN
 from featveil.distances.orthonormal import orthonormalise, remove_span
-from featveil.distances.search import MARGIN, UNSEEN, Comparison, Nearest, nearest, settle
-from featveil.distances.tiles import Walker, insert, keep_smallest, kernel_for
+from featveil.distances.scanning import kernel_for
+from featveil.distances.search import SPARE, UNSEEN, Comparison, Nearest, nearest, settle
+from featveil.distances.tiles import Walker
 
 # Candidates evaluated at once; also the seeds of each row.
 _LANES = 8
@@ -34,12 +37,12 @@ def nearest_pruned(a: Descriptors, b: Descriptors, k: int = 2, axes: int | None 
     axes = max(1, 9 * d // 32) if axes is None else axes
     if not 1 <= axes <= d:
         raise InputError(f"axes must be 1 to {d}, got {axes}")
-    if len(b) <= max(_LANES, k + 1) or pair.first.complementary or pair.second.complementary:
+    if len(b) <= max(_LANES, k + SPARE) or pair.first.complementary or pair.second.complementary:
         return nearest(a, b, k)
     basis = _principal_axes(pair.first, pair.second, axes)
     walker = Walker(_projected(pair.first, basis), _projected(pair.second, basis))
-    values = np.full((len(a), k + 1), UNSEEN, np.float32)
-    indices = np.full((len(a), k + 1), -1, np.int32)
+    values = np.full((len(a), k + SPARE), UNSEEN, np.float32)
+    indices = np.full((len(a), k + SPARE), -1, np.int32)
     refine = _refiner(pair.first.rows - 1, pair.second.rows - 1)
 
     def search(stripe: slice) -> None:
@@ -115,7 +118,7 @@ def _refine_source(name: str) -> str:
     """Evaluate the seeds of each row, then, block by block, every column whose bound is below the row's k-th best."""
     return f"""
 def {name}(stack1, norms1, stack2, norms2, bounds, seeds, values, indices, slack):
-    k, (blocks, rows, width) = values.shape[1] - 1, bounds.shape
+    k, (blocks, rows, width) = values.shape[1] - {SPARE}, bounds.shape
     room = (numpy.zeros(stack1.shape[1] * stack2.shape[1] * {_LANES}, numpy.float32),
             numpy.zeros({_LANES}, numpy.float32), numpy.empty({_LANES}, numpy.float32))
     lanes = numpy.empty(width, numpy.int64)

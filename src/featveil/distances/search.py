@@ -13,18 +13,16 @@ from numpy.typing import NDArray
 
 from featveil.core import Descriptors, InputError
 from featveil.core.arrays import Float32, Float64, Integers
+from featveil.distances.compiling import REORDER, jit
 from featveil.distances.frames import FAR, Pair, frame
+from featveil.distances.keeping import ColumnBest, merged
+from featveil.distances.kernels import MARGIN, NEAR_ZERO
 from featveil.distances.residual import pair_distances
-from featveil.distances.tiles import Walker, keep_column_best, keep_smallest
+from featveil.distances.tiles import Walker
 
-# In units of squared distance after scaling. The kernel was seen to be off by up to 4e-6, so two values that differ by
-# less than twice that, with some to spare, are compared in float64; a distance that is almost zero is computed there.
-MARGIN = np.float32(1e-5)
-NEAR_ZERO = np.float32(1e-4)
+SPARE = 2  # candidates kept beyond the k that are wanted, so that near ties can be settled among them
 
 UNSEEN = FAR  # no candidate yet; padding columns hold the same value
-
-_ColumnBest = tuple[Float32, Float32, NDArray[np.int32]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,19 +97,13 @@ def _search(a: Descriptors, b: Descriptors, k: int, columns: bool) -> tuple[Near
         nothing = Nearest(np.full((len(a), k), -1, np.int64), np.full((len(a), k), np.inf))
         return nothing, np.full(len(b), -1, np.int64)
     walker = compared.walker
-    values = np.full((len(a), k + 1), UNSEEN, np.float32)
-    indices = np.full((len(a), k + 1), -1, np.int32)
+    values = np.full((len(a), k + SPARE), UNSEEN, np.float32)
+    indices = np.full((len(a), k + SPARE), -1, np.int32)
 
-    def scan(stripes: list[slice]) -> _ColumnBest:
-        best = np.full(walker.blocks * walker.width if columns else 0, UNSEEN, np.float32)
-        second, rows = best.copy(), np.full(best.shape, -1, np.int32)
-        for stripe in stripes:
-            for column, tile in walker.tiles(stripe):
-                keep_smallest(tile, column, values[stripe], indices[stripe])
-                if columns:
-                    lanes = slice(column, column + walker.width)
-                    keep_column_best(tile, stripe.start, best[lanes], second[lanes], rows[lanes])
-        return best, second, rows
+    def scan(stripes: list[slice]) -> ColumnBest:
+        seen = ColumnBest(walker.blocks * walker.width if columns else 0)
+        walker.scan(stripes, values, indices, seen)
+        return seen
 
     parts = walker.each_group(scan)
     back = _settle_columns(compared, parts) if columns else np.empty(0, np.int64)
@@ -119,22 +111,56 @@ def _search(a: Descriptors, b: Descriptors, k: int, columns: bool) -> tuple[Near
 
 
 def settle(compared: Comparison, values: Float32, indices: NDArray[np.int32]) -> Nearest:
-    """Turn float32 candidates, one more than wanted, into exact neighbours.
+    """Turn float32 candidates, SPARE more than wanted, into exact neighbours.
 
-    `values` and `indices` are (n, k + 1), sorted: squared scaled distances of the nearest k + 1 candidates.
+    `values` and `indices` are (n, k + SPARE), sorted: squared scaled distances of the nearest candidates.
     """
-    k = values.shape[1] - 1
-    gaps = np.diff(values, axis=1)
-    unsure = (values[:, 0] < 0) | ((gaps < MARGIN) & (values[:, 1:] < UNSEEN)).any(axis=1)
-    chosen = indices[:, :k].astype(np.int64)
-    distances = np.sqrt(values[:, :k].clip(0).astype(np.float64)) * compared.pair.scale
-    distances[chosen < 0] = np.inf
-    rows, places = np.nonzero((values[:, :k] < NEAR_ZERO) & (chosen >= 0) & ~unsure[:, None])
-    distances[rows, places] = compared.exact(rows, chosen[rows, places])
-    doubtful = np.flatnonzero(unsure)
+    n, k = len(values), values.shape[1] - SPARE
+    chosen, distances, verdict = np.empty((n, k), np.int64), np.empty((n, k)), np.empty(n, np.int8)
+    _judge(values, indices, compared.pair.scale, chosen, distances, verdict)
+    listed = np.flatnonzero(verdict == _AMONG_LISTED)
+    if len(listed):
+        chosen[listed], distances[listed] = _rank_listed(compared, listed, indices[listed].astype(np.int64), k)
+    doubtful = np.flatnonzero(verdict == _DOUBTFUL)
     if len(doubtful):
         chosen[doubtful], distances[doubtful] = _decide_in_float64(compared, doubtful, k)
     return Nearest(chosen, distances)
+
+
+_CLEAR, _AMONG_LISTED, _DOUBTFUL = 0, 1, 2
+
+
+@jit(REORDER)
+def _judge(
+    values: Float32,
+    indices: NDArray[np.int32],
+    scale: float,
+    chosen: Integers,
+    distances: Float64,
+    verdict: NDArray[np.int8],
+) -> None:
+    """The neighbours as the kernel sees them, and whether to trust it, row by row."""
+    n, k = chosen.shape
+    for i in range(n):
+        close = values[i, 0] < NEAR_ZERO
+        for place in range(k):
+            chosen[i, place] = indices[i, place]
+            squared = max(np.float64(values[i, place]), 0.0)
+            distances[i, place] = np.sqrt(squared) * scale if indices[i, place] >= 0 else np.inf
+            after = values[i, place + 1]
+            close |= after - values[i, place] < MARGIN and after < UNSEEN
+        # With the last candidate clearly farther than the k-th, all that the error could swap are listed.
+        complete = values[i, 0] >= 0 and values[i, -1] > values[i, k - 1] + MARGIN
+        verdict[i] = _CLEAR if not close else _AMONG_LISTED if complete else _DOUBTFUL
+
+
+def _rank_listed(compared: Comparison, rows: Integers, columns: Integers, k: int) -> tuple[Integers, Float64]:
+    """The k nearest of the listed `columns` (len(rows), k + SPARE) of each of `rows`; -1 stands for none."""
+    i, place = np.nonzero(columns >= 0)
+    exact = np.full(columns.shape, np.inf)
+    exact[i, place] = compared.exact(rows[i], columns[i, place])
+    order = np.lexsort((columns, exact))[:, :k]
+    return np.take_along_axis(columns, order, axis=1), np.take_along_axis(exact, order, axis=1)
 
 
 def _decide_in_float64(compared: Comparison, rows: Integers, k: int) -> tuple[Integers, Float64]:
@@ -159,19 +185,25 @@ def _decide_in_float64(compared: Comparison, rows: Integers, k: int) -> tuple[In
     return chosen, distances
 
 
-def _settle_columns(compared: Comparison, parts: list[_ColumnBest]) -> Integers:
-    """Merge the groups' column results and decide in float64 where two rows are too close to call."""
-    best, second, rows = parts[0]
-    for other_best, other_second, other_rows in parts[1:]:
-        second = np.minimum(np.maximum(best, other_best), np.minimum(second, other_second))
-        # Groups interleave their rows, so of two equal values the lower row must win.
-        better = (other_best < best) | ((other_best == best) & (other_rows < rows))
-        rows = np.where(better, other_rows, rows)
-        best = np.minimum(best, other_best)
+def _settle_columns(compared: Comparison, parts: list[ColumnBest]) -> Integers:
+    """The nearest row of each column; those too close to call are decided in float64."""
     columns = slice(0, len(compared.b))
-    chosen = rows[columns].astype(np.int64)
-    unsure = (best < 0) | ((second - best < MARGIN) & (second < UNSEEN))
-    doubtful = np.flatnonzero(unsure[columns])
+    best, second, rows = (values[columns] for values in merged(parts))
+    chosen = rows.astype(np.int64)
+    close = (second - best < MARGIN) & (second < UNSEEN)
+    unknown = best < 0
+    if any(part.overflowed for part in parts):
+        unknown |= close
+    close &= ~unknown
+    if close.any():
+        own = np.flatnonzero(close)
+        listed = [np.stack([part.rows[own], own], axis=1) for part in parts] + [part.ties for part in parts]
+        pairs = np.concatenate(listed)
+        i, j = pairs[(pairs[:, 0] >= 0) & close[pairs[:, 1]]].T
+        order = np.lexsort((i, compared.exact(i, j), j))
+        decided, first = np.unique(j[order], return_index=True)
+        chosen[decided] = i[order][first]
+    doubtful = np.flatnonzero(unknown)
     if len(doubtful):
         chosen[doubtful] = _decide_in_float64(compared.swapped(), doubtful, 1)[0][:, 0]
     return chosen

@@ -1,0 +1,46 @@
+"""One compiled pass over many tiles: matrix product, small solve, best of each row and column.
+
+For a thousand descriptors the time between the tiles, spent in Python, would be as long as the small solves.
+"""
+
+from functools import cache
+
+from featveil.distances.blocked import blocked_kernel
+from featveil.distances.compiling import Kernel, compiled
+from featveil.distances.frames import LARGEST_UNROLLED
+from featveil.distances.keeping import keep_columns, keep_smallest
+from featveil.distances.kernels import tile_kernel
+
+
+def kernel_for(m1: int, m2: int, width: int, sign: int = -1) -> Kernel:
+    """The compiled small solve for two dimensions; `sign` is explained in `kernels.tile_kernel`."""
+    if m1 * m2 > LARGEST_UNROLLED:
+        return blocked_kernel(m1, m2, width)
+    return tile_kernel(m1, m2, width, sign)
+
+
+@cache
+def scanner(m1: int, m2: int, width: int, sign: int) -> Kernel:
+    """A compiled function that merges the stripes of rows beginning at `starts` into the results so far."""
+    name = f"scan_{m1}_{m2}_{width}_{'normals' if sign > 0 else 'directions'}"
+    uses = {"solve": kernel_for(m1, m2, width, sign), "keep_smallest": keep_smallest, "keep_columns": keep_columns}
+    return compiled(name, _source(name), uses)
+
+
+def _source(name: str) -> str:
+    return f"""
+def {name}(flat, norms1, planes, norms2, starts, height, values, indices, columns):
+    (blocks, lanes, _), width, rows = planes.shape, norms2.shape[1], len(flat) // len(norms1)
+    room, tile_room = numpy.empty(height * rows * lanes, numpy.float32), numpy.empty(height * width, numpy.float32)
+    for start in starts:
+        count = min(height, len(norms1) - start)
+        left, norms = flat[start * rows : (start + count) * rows], norms1[start : start + count]
+        product, tile = room[: count * rows * lanes], tile_room[: count * width].reshape(count, width)
+        own_values, own_indices = values[start : start + count], indices[start : start + count]
+        for block in range(blocks):
+            numpy.dot(left, planes[block].T, product.reshape(count * rows, lanes))
+            solve(product, norms, norms2[block], tile.reshape(-1))
+            keep_smallest(tile, block * width, own_values, own_indices)
+            if len(columns[0]) > 0:
+                keep_columns(tile, start, block * width, columns)
+"""
