@@ -82,6 +82,30 @@ def test_ties_go_to_the_lower_index() -> None:
     assert (back.reshape(10, 3) == back.reshape(10, 3)[:, :1]).all()
 
 
+@pytest.mark.parametrize("m", [0, 2])
+@pytest.mark.parametrize("originals", [1100, 20])
+@pytest.mark.parametrize("threads", ["1", "3"])
+def test_almost_equal_distances_are_decided_in_float64(
+    m: int, originals: int, threads: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Copies that the kernel cannot tell apart: a few are listed as they go by, many overflow the list."""
+    monkeypatch.setenv("FEATVEIL_THREADS", threads)
+    rng = np.random.default_rng(originals)
+    one, b = random_descriptors(originals, m, rng), random_descriptors(300, 2, rng)
+    everyone = rng.permutation(np.resize(np.arange(originals), 1200))
+    nudged = (one.values if isinstance(one, Points) else one.offset)[everyone]
+    nudged += rng.uniform(-2e-7, 2e-7, nudged.shape).astype(np.float32)
+    a = Points(nudged) if isinstance(one, Points) else Subspaces(nudged, one.basis[everyone])
+    rows, columns = np.divmod(np.arange(len(a) * len(b)), len(b))
+    exact = pair_distances(a, b, rows, columns).reshape(len(a), len(b))
+    found, back = nearest_both_ways(a, b, 2)
+    assert (back == exact.argmin(axis=0)).all()
+    assert (found.indices == np.argsort(exact, axis=1, kind="stable")[:, :2]).all()
+    across, over = nearest_both_ways(b, a, 2)
+    assert (across.indices == np.argsort(exact.T, axis=1, kind="stable")[:, :2]).all()
+    assert (over == exact.argmin(axis=1)).all()
+
+
 @pytest.mark.parametrize("angle", [1e-1, 1e-2, 1e-3, 1e-4])
 def test_nearly_parallel_subspaces(angle: float) -> None:
     """The fast kernel alone would be off by more than a tenth here; the re-rank in float64 must catch all of them."""

@@ -13,7 +13,7 @@ from featveil.core import Descriptors, InputError
 from featveil.core.arrays import Float32, Float64
 from featveil.distances.compiling import Kernel, compiled
 from featveil.distances.frames import FAR, Frames, frame
-from featveil.distances.keeping import insert, keep_smallest
+from featveil.distances.keeping import insert
 from featveil.distances.kernels import MARGIN
 from featveil.distances.orthonormal import orthonormalise, remove_span
 from featveil.distances.scanning import kernel_for
@@ -30,11 +30,12 @@ _CHUNK = 2048
 def nearest_pruned(a: Descriptors, b: Descriptors, k: int = 2, axes: int | None = None) -> Nearest:
     """As `nearest`, usually several times faster from a few thousand descriptors on.
 
-    `axes` is how many principal axes bound the distances (default: 9/32 of the descriptor size, 36 of 128).
+    `axes` is how many principal axes bound the distances. Few are quick but rule out less; larger subspaces need more
+    (default: (12 + m) / 64 of the descriptor size, 28 of 128 for m = 2).
     """
     pair = frame(a, b)
     d = a.size
-    axes = max(1, 9 * d // 32) if axes is None else axes
+    axes = min(d, max(1, d * (12 + max(a.dimension, b.dimension)) // 64)) if axes is None else axes
     if not 1 <= axes <= d:
         raise InputError(f"axes must be 1 to {d}, got {axes}")
     if len(b) <= max(_LANES, k + SPARE) or pair.first.complementary or pair.second.complementary:
@@ -47,11 +48,9 @@ def nearest_pruned(a: Descriptors, b: Descriptors, k: int = 2, axes: int | None 
 
     def search(stripe: slice) -> None:
         height = stripe.stop - stripe.start
-        bounds = np.empty((walker.blocks, height, walker.width), np.float32)
         lowest = np.full((height, _LANES), UNSEEN, np.float32)
         seeds = np.full((height, _LANES), -1, np.int32)
-        for column, tile in walker.tiles(stripe, bounds):
-            keep_smallest(tile, column, lowest, seeds)
+        bounds = walker.bound(stripe, lowest, seeds)
         first = pair.first
         own = (first.stack[stripe], first.norms[stripe], pair.second.stack, pair.second.norms)
         refine(*own, bounds, seeds, values[stripe], indices[stripe], _SLACK)

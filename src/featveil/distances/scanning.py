@@ -24,10 +24,18 @@ def scanner(m1: int, m2: int, width: int, sign: int) -> Kernel:
     """A compiled function that merges the stripes of rows beginning at `starts` into the results so far."""
     name = f"scan_{m1}_{m2}_{width}_{'normals' if sign > 0 else 'directions'}"
     uses = {"solve": kernel_for(m1, m2, width, sign), "keep_smallest": keep_smallest, "keep_columns": keep_columns}
-    return compiled(name, _source(name), uses)
+    return compiled(name, _scan_source(name), uses)
 
 
-def _source(name: str) -> str:
+@cache
+def bounder(m1: int, m2: int, width: int, sign: int) -> Kernel:
+    """A compiled function that fills `bounds` (blocks, rows, width) for one stripe and keeps the smallest."""
+    name = f"bound_{m1}_{m2}_{width}_{'normals' if sign > 0 else 'directions'}"
+    uses = {"solve": kernel_for(m1, m2, width, sign), "keep_smallest": keep_smallest}
+    return compiled(name, _bound_source(name), uses)
+
+
+def _scan_source(name: str) -> str:
     return f"""
 def {name}(flat, norms1, planes, norms2, starts, height, values, indices, columns):
     (blocks, lanes, _), width, rows = planes.shape, norms2.shape[1], len(flat) // len(norms1)
@@ -43,4 +51,15 @@ def {name}(flat, norms1, planes, norms2, starts, height, values, indices, column
             keep_smallest(tile, block * width, own_values, own_indices)
             if len(columns[0]) > 0:
                 keep_columns(tile, start, block * width, columns)
+"""
+
+
+def _bound_source(name: str) -> str:
+    return f"""
+def {name}(left, norms1, planes, norms2, bounds, lowest, seeds):
+    product = numpy.empty(len(left) * planes.shape[1], numpy.float32)
+    for block in range(len(planes)):
+        numpy.dot(left, planes[block].T, product.reshape(len(left), -1))
+        solve(product, norms1, norms2[block], bounds[block].reshape(-1))
+        keep_smallest(bounds[block], block * norms2.shape[1], lowest, seeds)
 """

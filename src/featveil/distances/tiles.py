@@ -16,7 +16,7 @@ from threadpoolctl import ThreadpoolController
 from featveil.core.arrays import Float32, Integers
 from featveil.distances.frames import Frames
 from featveil.distances.keeping import ColumnBest
-from featveil.distances.scanning import kernel_for, scanner
+from featveil.distances.scanning import bounder, kernel_for, scanner
 
 Result = TypeVar("Result")
 
@@ -69,24 +69,6 @@ class Walker:
         n = len(self.first)
         return [slice(start, min(start + self.height, n)) for start in range(0, n, self.height)]
 
-    def tiles(self, stripe: slice, into: Float32 | None = None) -> Iterator[tuple[int, Float32]]:
-        """For each block of columns, its first column and the tile (rows, width), valid until the next one.
-
-        Columns past the end hold a very large distance. `into` (blocks, rows, width) keeps all tiles.
-        """
-        rows = self.first.rows
-        left = self.first.flat[stripe.start * rows : stripe.stop * rows]
-        norms = self.first.norms[stripe]
-        product = np.empty((len(left), self._planes.shape[1]), np.float32)
-        tile = np.empty((len(norms), self.width), np.float32)
-        kernel = kernel_for(*self._solve)
-        for block, planes in enumerate(self._planes):
-            if into is not None:
-                tile = into[block]
-            np.dot(left, planes.T, out=product)
-            kernel(product.reshape(-1), norms, self._norms[block], tile.reshape(-1))
-            yield block * self.width, tile
-
     def scan(self, stripes: list[slice], values: Float32, indices: NDArray[np.int32], columns: ColumnBest) -> None:
         """Merge whole stripes into the smallest `values` (n1, k) and `indices` of each row, and into `columns`."""
         starts = np.array([stripe.start for stripe in stripes])
@@ -97,13 +79,29 @@ class Walker:
         for part in range(0, len(starts), step):
             merge(*operands, starts[part : part + step], self.height, values, indices, columns.state)
 
+    def bound(self, stripe: slice, lowest: Float32, seeds: NDArray[np.int32]) -> Float32:
+        """Squared distances of a stripe (blocks, rows, width), padding included, and the `lowest` (rows, k) of them."""
+        bounds = np.empty((self.blocks, stripe.stop - stripe.start, self.width), np.float32)
+        bounder(*self._solve)(*self._left(stripe), self._planes, self._norms, bounds, lowest, seeds)
+        return bounds
+
     def matrix(self, stripe: slice) -> Float32:
         """All squared distances of a stripe (rows, n2)."""
-        whole = np.empty((stripe.stop - stripe.start, self.count), np.float32)
-        for column, tile in self.tiles(stripe):
-            lanes = min(self.width, self.count - column)
-            whole[:, column : column + lanes] = tile[:, :lanes]
+        left, norms = self._left(stripe)
+        whole = np.empty((len(norms), self.count), np.float32)
+        product = np.empty((len(left), self._planes.shape[1]), np.float32)
+        tile = np.empty((len(norms), self.width), np.float32)
+        kernel = kernel_for(*self._solve)
+        for block, planes in enumerate(self._planes):
+            np.dot(left, planes.T, out=product)
+            kernel(product.reshape(-1), norms, self._norms[block], tile.reshape(-1))
+            lanes = whole[:, block * self.width : (block + 1) * self.width]
+            lanes[:] = tile[:, : lanes.shape[1]]
         return whole
+
+    def _left(self, stripe: slice) -> tuple[Float32, Float32]:
+        rows = self.first.rows
+        return self.first.flat[stripe.start * rows : stripe.stop * rows], self.first.norms[stripe]
 
     def each_group(self, work: Callable[[list[slice]], Result]) -> list[Result]:
         """Deal the stripes out to as many groups as there are threads and run `work` on each group."""
