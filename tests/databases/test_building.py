@@ -13,6 +13,7 @@ import pytest
 from featveil.core import FormatError, InputError
 from featveil.core.descriptors import Points
 from featveil.core.features import Features, Keypoints
+from featveil.core.files import locked
 from featveil.databases import Database, Recipe, build, sampling
 from featveil.databases.building import discard_work
 from featveil.databases.database import unit_rows
@@ -130,6 +131,14 @@ def test_a_work_folder_of_another_build_is_refused(photos: Path, array: Path, tm
     (work / sampling.MANIFEST).write_text("rubbish\n")
     with pytest.raises(FormatError, match="delete its folder"):
         build([photos], SMALL, work)
+
+
+def test_a_work_folder_in_use_is_refused(photos: Path, tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    with locked(work / "lock"), pytest.raises(InputError, match="another process is at work"):
+        build([photos], SMALL, work)
+    assert len(build([photos], SMALL, work)) == SMALL.clusters
 
 
 def test_discarding_work_leaves_strangers_files(photos: Path, tmp_path: Path) -> None:

@@ -39,6 +39,7 @@ def build(
         str | None, typer.Option(help="What the images are, for the card.", show_default="file names")
     ] = None,
     licence: Annotated[str, typer.Option(help="Licence of the images, for the card.")] = "not stated",
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a database that is there.")] = False,
     json: Json = False,
 ) -> None:
     """Build a database from public images or descriptors.
@@ -55,6 +56,8 @@ def build(
     recipe = Recipe(kind, clusters, parts, max_per_image, max_descriptors, iterations, seed)
     if not out.parent.is_dir():
         raise InputError(f"folder {out.parent} does not exist: create it first")
+    if out.exists() and not overwrite:
+        raise InputError(f"{out} is there already, and files that name its digest need it: --overwrite replaces it")
     work = out.with_name(out.name + ".work")
     card = {"licence": licence} | ({"source": source} if source else {})
     try:

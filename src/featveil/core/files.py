@@ -1,5 +1,6 @@
 """Writing files so that a crash, a full disk or Ctrl-C never leaves half of one."""
 
+import fcntl
 import os
 import tempfile
 from collections.abc import Iterator
@@ -51,6 +52,22 @@ def make_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"cannot make folder {folder}: {error.strerror}") from error
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold a lock on the file `path`, made if missing; raises InputError when another process holds it."""
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror}") from error
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError as error:
+        raise InputError(f"another process is at work in {path.parent}: wait until it has finished") from error
+    finally:
+        os.close(handle)  # which also lets go of the lock
 
 
 def _umask() -> int:

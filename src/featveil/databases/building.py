@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from featveil.core.errors import InputError
+from featveil.core.files import locked
 from featveil.databases.clustering import spherical_kmeans
 from featveil.databases.database import Card, Database, Values
 from featveil.databases.recipes import SPLITTING, Recipe
@@ -21,6 +22,7 @@ from featveil.databases.sources import open_sources
 Stages = Callable[[str, int, int], None]
 
 _CHECKPOINT = "clustering.safetensors"
+_LOCK = "lock"
 
 
 def build(
@@ -37,7 +39,7 @@ def build(
     kept: `discard_work` removes it once the database is saved. `labels` (n,) are for `Recipe(clusters=0)`, in
     the order of the descriptors. `card` adds entries such as "source" and "licence". `progress` receives
     (stage, done, total). Images that cannot be read are logged and left out. Raises InputError for unusable
-    sources or too few descriptors.
+    sources, too few descriptors, and a `work_dir` that another build is using.
     """
     recipe = recipe or Recipe()
     if labels is not None and recipe.clusters:
@@ -54,9 +56,10 @@ def build(
         raise InputError(f"cannot make work folder {folder}: {error.strerror}") from error
     report = progress or _silent
     paths = [Path(source) for source in sources]
-    data, tally = collect(open_sources(paths, recipe), recipe, folder, partial(report, "extract"))
-    about = {**_card(paths, recipe, data, tally), **(card or {})}
-    values = _entries(data, recipe, tally, folder, partial(report, "cluster"), about)
+    with locked(folder / _LOCK):
+        data, tally = collect(open_sources(paths, recipe), recipe, folder, partial(report, "extract"))
+        about = {**_card(paths, recipe, data, tally), **(card or {})}
+        values = _entries(data, recipe, tally, folder, partial(report, "cluster"), about)
     rng = np.random.default_rng([SPLITTING, recipe.seed])
     return Database.from_array(values, recipe.kind, recipe.parts, labels, rng, about)
 
@@ -64,7 +67,7 @@ def build(
 def discard_work(work_dir: str | Path) -> None:
     """Delete what `build` left in `work_dir`, and the folder itself unless it holds anything else."""
     folder = Path(work_dir)
-    for name in (DESCRIPTORS, MANIFEST, _CHECKPOINT):
+    for name in (DESCRIPTORS, MANIFEST, _CHECKPOINT, _LOCK):
         (folder / name).unlink(missing_ok=True)
     if folder.is_dir() and not any(folder.iterdir()):
         folder.rmdir()
