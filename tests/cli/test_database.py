@@ -18,3 +18,12 @@ def test_build_and_look(run: Any, refused: Any, image: Path, tmp_path: Path) -> 
     assert run(*command, "--overwrite", "--seed", 1).exit_code == 0
     shown = json.loads(run("database", "info", out, "--json").stdout)
     assert (shown["entries"], shown["parts"], shown["card"]["recipe"]["seed"]) == (32, 4, 1)
+
+
+def test_a_build_that_fails_leaves_only_what_it_names(run: Any, refused: Any, image: Path, tmp_path: Path) -> None:
+    out = tmp_path / "my.safetensors"
+    assert "expected a folder of images" in refused("database", "build", image, "--out", out)
+    result = run("database", "build", tmp_path, "--out", out, "--clusters", 100_000)
+    assert result.exit_code == 2
+    assert f"what was done so far is in {out}.work" in result.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.png", "my.safetensors.work"]

@@ -187,6 +187,10 @@ class TestRefusals:
             Lifting("adversarial", 4, database=small_database(3)).privatize(faces(2), SecureRandomness())
         with pytest.raises(InputError, match="4 different database entries"):
             Lifting("sub-adversarial", 4, database=small_database(12, parts=4)).privatize(faces(2), SecureRandomness())
+        uneven = Lifting("sub-adversarial", 4, database=small_database(15, parts=4))
+        for seed in range(10):  # three of the four parts would do
+            with pytest.raises(InputError, match="3 are there"):
+                uneven.privatize(faces(2), np.random.default_rng(seed))
 
     def test_database_of_another_kind_or_size(self) -> None:
         with pytest.raises(InputError, match="holds face descriptors, the features are sift"):

@@ -4,6 +4,7 @@ import pytest
 from featveil.core import Defense, Features, InputError, Keypoints, Points, PrivacyError, PrivateFeatures
 from featveil.databases import builtin
 from featveil.defenses import DEFENSES, privatize
+from featveil.distances import matrix
 from featveil.formats.veil import encode
 
 
@@ -76,3 +77,26 @@ def test_private_features_cannot_be_privatized_again() -> None:
     private = privatize(features(), DEFENSES["lifting"]())
     with pytest.raises(InputError, match="expected raw Features"):
         privatize(private, DEFENSES["lifting"]())  # type: ignore[arg-type]
+
+
+def test_the_order_is_that_of_positions_and_tells_nothing_of_the_response() -> None:
+    rng = np.random.default_rng(0)
+    xy = rng.integers(0, 3, (200, 2)).astype(np.float32)
+    response = np.sort(rng.random(200).astype(np.float32))[::-1]
+    raw = Features(Points(builtin("sift").points()[:200]), "sift", Keypoints(xy, response=response))
+    private = privatize(raw, DEFENSES["lifting"](), keep_geometry=True)
+    assert private.keypoints is not None and private.keypoints.response is not None
+    order = np.array([int(np.argmax(response == value)) for value in private.keypoints.response])
+    assert (xy[order] == private.keypoints.xy).all()
+    assert (np.diff(private.keypoints.xy @ np.array([1, 10])) >= 0).all()
+    distances = matrix(raw.descriptors.take(order), private.descriptors).diagonal()
+    assert distances.max() < 1e-2 * np.linalg.norm(raw.descriptors.values, axis=1).min()
+    same_place = np.diff(private.keypoints.xy @ np.array([1, 10])) == 0
+    falling = np.diff(private.keypoints.response)[same_place] < 0
+    assert 0.2 < falling.mean() < 0.8  # always true in the detector's order
+
+
+def test_features_without_keypoints_keep_their_order() -> None:
+    raw = Features(Points(builtin("sift").points()[:50]), "sift")
+    distances = matrix(raw.descriptors, privatize(raw, DEFENSES["lifting"]()).descriptors)
+    assert (distances.argmin(axis=1) == np.arange(50)).all()

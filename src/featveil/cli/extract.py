@@ -98,7 +98,7 @@ def finish(work: Work[Any], out: Path, more: dict[str, object], json: bool, note
         raise InputError(f"none of the {work.total} inputs could be used, nothing was written: see the lines above")
     counts = {"out": str(out), "written": work.written, "skipped": work.skipped, "failed": work.failed}
     text = f"{work.written} written to {out}"
-    text += f", {work.skipped} there already" if work.skipped else ""
+    text += f", {work.skipped} there already and kept as they are" if work.skipped else ""
     text += f", {work.failed} failed" if work.failed else ""
     show({**counts, **more}, json, f"{text}\n{note}" if note else text)
     if work.failed:

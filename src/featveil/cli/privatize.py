@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from featveil.cli.console import Json, progress
+from featveil.cli.console import Json, complain, progress
 from featveil.cli.extract import HDF5, MaxFeatures, Work, finish, has_images, named_images, read_features, targets
 from featveil.core.errors import InputError, PrivacyError
 from featveil.core.files import make_folder
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _ATTACKS = "database lookup, clustering of features, overlap of keypoints"
 _ON_INTEGERS = ", lattice reduction (plain SIFT is integers; rootsift is not)"
+_ALWAYS_MEET = "subspaces of half the descriptor size always meet, so these can be matched with raw features only"
 _THREATS = "docs/threat-model.md"
 
 
@@ -187,7 +188,11 @@ class _Release:
         """One release, with fresh randomness."""
         from featveil.defenses import privatize as privatize_features
 
+        first = self.last is None
         self.last = privatize_features(features, self.method, keep_geometry=self.keep_geometry)
+        hidden = self.last.descriptors
+        if first and 2 * hidden.dimension >= hidden.size:
+            complain("warning", f"{_ALWAYS_MEET} (dimension {hidden.dimension} of {hidden.size})")
         return self.last
 
     def leaks(self) -> list[str]:

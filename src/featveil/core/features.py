@@ -48,6 +48,11 @@ class Keypoints:
     def __len__(self) -> int:
         return len(self.xy)
 
+    def take(self, indices: Integers) -> Self:
+        """The keypoints at `indices`, in that order."""
+        values = (self.scale, self.orientation, self.response)
+        return type(self)(self.xy[indices], *(None if value is None else value[indices] for value in values))
+
     def positions_only(self) -> Self:
         """The same keypoints without scale, orientation and response."""
         return type(self)(self.xy)
@@ -77,6 +82,12 @@ class Features:
 
     def __len__(self) -> int:
         return len(self.descriptors)
+
+    def take(self, indices: Integers) -> Self:
+        """The features at `indices`, in that order."""
+        keypoints = None if self.keypoints is None else self.keypoints.take(indices)
+        labels = None if self.labels is None else self.labels[indices]
+        return type(self)(self.descriptors.take(indices), self.kind, keypoints, self.image_size, labels)
 
 
 @dataclass(frozen=True, eq=False)

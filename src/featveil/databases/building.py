@@ -64,9 +64,14 @@ def build(
     return Database.from_array(values, recipe.kind, recipe.parts, labels, rng, about)
 
 
-def discard_work(work_dir: str | Path) -> None:
-    """Delete what `build` left in `work_dir`, and the folder itself unless it holds anything else."""
+def discard_work(work_dir: str | Path, only_empty: bool = False) -> None:
+    """Delete what `build` left in `work_dir`, and the folder itself unless it holds anything else.
+
+    With `only_empty`, only when the build did not come to extract anything.
+    """
     folder = Path(work_dir)
+    if only_empty and (folder / MANIFEST).exists():
+        return
     for name in (DESCRIPTORS, MANIFEST, _CHECKPOINT, _LOCK):
         (folder / name).unlink(missing_ok=True)
     if folder.is_dir() and not any(folder.iterdir()):

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import numpy as np
+
 from featveil.core import Defense, Features, InputError, PrivateFeatures, Randomness, SecureRandomness
 from featveil.defenses.identity import Identity
 from featveil.defenses.lifting import STRATEGIES, Lifting
@@ -16,7 +18,8 @@ def privatize(
 ) -> PrivateFeatures:
     """What may be sent of `features`: descriptors hidden by `defense`, and keypoint positions.
 
-    Scale, orientation and response are left out unless `keep_geometry`: they help to redraw the picture. Randomness is
+    Scale, orientation and response are left out unless `keep_geometry`: they help to redraw the picture. Features with
+    keypoints come in the order of their positions, row by row, because detectors sort them by response. Randomness is
     the operating system's; pass a seeded `rng` for studies only. Raises InputError when the defense does not fit.
     """
     if not isinstance(features, Features):
@@ -24,8 +27,13 @@ def privatize(
     if not hasattr(defense, "for_kind"):
         raise InputError(f"expected a defense such as Lifting(), got {type(defense).__name__}")
     ready = defense.for_kind(features.kind)
-    descriptors = ready.privatize(features.descriptors, rng or SecureRandomness(), features.labels)
+    rng = rng or SecureRandomness()
+    if features.keypoints is not None:
+        xy = features.keypoints.xy
+        ties = rng.integers(0, 2**62, size=(len(xy),))
+        features = features.take(np.lexsort((ties, xy[:, 0], xy[:, 1])))
     keypoints = features.keypoints
     if keypoints is not None and not keep_geometry:
         keypoints = keypoints.positions_only()
+    descriptors = ready.privatize(features.descriptors, rng, features.labels)
     return PrivateFeatures(descriptors, features.kind, ready.spec(), ready.guarantee(), keypoints, features.image_size)

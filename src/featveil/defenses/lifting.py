@@ -134,7 +134,7 @@ class Lifting:
         if self.dimension == 1 and same_norm and not self.allow_line:
             raise PrivacyError(
                 "dimension 1 hides nothing when all descriptors have one norm: a line meets the sphere in two points."
-                " Use dimension 2 or more (or allow_line, for studies)"
+                " Use dimension 2 or more (or allow_line, --allow-line, for studies)"
             )
         if self.adversarial_directions and self.database is None:
             raise NotFittedError("this lifting has no database: call for_kind(kind), or give one")
@@ -151,7 +151,9 @@ class Lifting:
             return _Pools([], choice)
         everything = np.arange(len(database))
         entries = [everything]
+        fewest = len(database)
         if strategy.sub_database:
+            fewest = len(database) // database.parts  # of any part, so that the same call does not fail by chance
             entries = [everything[database.part(int(rng.integers(0, database.parts, size=(1,))[0]))]]
         if strategy.other_labels:
             if database.labels is None or labels is None:
@@ -160,7 +162,7 @@ class Lifting:
                 raise InputError(f"{len(labels)} labels do not fit {n} descriptors")
             values, choice = np.unique(labels, return_inverse=True)
             entries = [everything[database.labels != value] for value in values]
-        fewest = min((len(pool) for pool in entries), default=self.dimension)
+            fewest = min((len(pool) for pool in entries), default=self.dimension)
         if fewest < self.adversarial_directions:
             raise InputError(
                 f"{self.adversarial_directions} different database entries are needed for each feature, {fewest} are"

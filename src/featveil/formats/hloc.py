@@ -138,7 +138,7 @@ def _stored_kind(group: Any) -> str | None:
 def _kind(group: Any, name: str, kind: str | None) -> str:
     stored = _stored_kind(group)
     if kind is None and stored is None:
-        raise InputError(f"the file does not say what descriptors image {name!r} has: name their kind")
+        raise InputError(f"the file does not say what descriptors image {name!r} has: name their kind (--kind)")
     if kind is not None and stored is not None and kind != stored:
         raise InputError(f"the descriptors of image {name!r} are {stored}, not {kind}")
     made = kind or stored or ""

@@ -33,6 +33,7 @@ MAX_BYTES = 2**30
 MAX_DESCRIPTOR_SIZE = 2**16
 
 _KEY = "featveil"
+_HDF5 = b"\x89HDF\r\n"
 _FIELDS = {
     "raw": {"version", "content", "kind", "image_size", "representation"},
     "private": {"version", "content", "kind", "image_size", "representation", "defense", "guarantee"},
@@ -69,6 +70,10 @@ def load(path: str | Path) -> Features | PrivateFeatures:
             content = file.read(size)
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+    if content.startswith(_HDF5):
+        raise InputError(
+            f"{path} is an HDF5 file, as hloc writes them: featveil.formats.hloc.read takes one image of it"
+        )
     try:
         return decode(content)
     except FormatError as error:
