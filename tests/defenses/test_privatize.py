@@ -98,5 +98,5 @@ def test_the_order_is_that_of_positions_and_tells_nothing_of_the_response() -> N
 
 def test_features_without_keypoints_keep_their_order() -> None:
     raw = Features(Points(builtin("sift").points()[:50]), "sift")
-    distances = matrix(raw.descriptors, privatize(raw, DEFENSES["lifting"]()).descriptors)
+    distances = matrix(raw.descriptors, privatize(raw, DEFENSES["lifting"]("random")).descriptors)
     assert (distances.argmin(axis=1) == np.arange(50)).all()
