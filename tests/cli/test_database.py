@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from featveil.core.files import locked
 from featveil.databases import load_database
 
 
@@ -27,3 +28,5 @@ def test_a_build_that_fails_leaves_only_what_it_names(run: Any, refused: Any, im
     assert result.exit_code == 2
     assert f"what was done so far is in {out}.work" in result.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.png", "my.safetensors.work"]
+    with locked(tmp_path / "my.safetensors.work" / "lock"):
+        assert "another process is at work" in refused("database", "build", tmp_path, "--out", out)

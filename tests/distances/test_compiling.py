@@ -4,7 +4,7 @@ import numba
 import numpy as np
 import pytest
 
-from featveil.distances import compiling
+from featveil.distances import compiling, keeping
 
 
 def test_generated_code_is_named_after_its_text_and_what_it_uses() -> None:
@@ -17,6 +17,15 @@ def test_generated_code_is_named_after_its_text_and_what_it_uses() -> None:
     assert values[0] == 2
     outer_two(values)
     assert values[0] == 6
+
+
+def test_a_change_deep_inside_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = compiling._fingerprint(keeping.keep_columns)
+    monkeypatch.setattr(keeping, "MARGIN", np.float32(1))
+    assert compiling._fingerprint(keeping.keep_columns) != before
+    monkeypatch.undo()
+    monkeypatch.setattr(keeping, "_list", keeping.insert)
+    assert compiling._fingerprint(keeping.keep_columns) != before
 
 
 def test_without_a_folder_to_cache_in_it_still_compiles(monkeypatch: pytest.MonkeyPatch) -> None:

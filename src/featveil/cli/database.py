@@ -64,9 +64,9 @@ def build(
         with _stages() as report:
             made = build_database(sources, recipe, work, _read_labels(labels), card, report)
     except InputError as error:
-        discard_work(work, only_empty=True)
-        kept = f" (what was done so far is in {work})" if work.exists() else ""
-        raise InputError(f"{error}{kept}") from error
+        if not work.exists() or str(work) in str(error):
+            raise
+        raise InputError(f"{error} (what was done so far is in {work})") from error
     except KeyboardInterrupt:
         stderr.print(f"Stopped. The same command goes on from {work}", markup=False, highlight=False)
         raise typer.Exit(130) from None

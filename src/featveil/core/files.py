@@ -1,7 +1,7 @@
 """Writing files so that a crash, a full disk or Ctrl-C never leaves half of one."""
 
-import fcntl
 import os
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -56,18 +56,32 @@ def make_folder(folder: Path) -> None:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold a lock on the file `path`, made if missing; raises InputError when another process holds it."""
+    """Hold a lock on the file `path`, made if missing; raises InputError when another process holds it.
+
+    Windows has no such locks: there it only makes the file.
+    """
     try:
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror}") from error
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _lock(handle, path)
         yield
-    except BlockingIOError as error:
-        raise InputError(f"another process is at work in {path.parent}: wait until it has finished") from error
     finally:
         os.close(handle)  # which also lets go of the lock
+
+
+def _lock(handle: int, path: Path) -> None:
+    if sys.platform == "win32":
+        return
+    import fcntl
+
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise InputError(f"another process is at work in {path.parent}: wait until it has finished") from error
+    except OSError as error:
+        raise InputError(f"cannot lock {path}: {error.strerror}") from error
 
 
 def _umask() -> int:

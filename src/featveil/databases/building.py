@@ -49,29 +49,25 @@ def build(
     if work_dir is None:
         with tempfile.TemporaryDirectory(prefix="featveil-") as temporary:
             return build(sources, recipe, temporary, labels, card, progress)
+    paths = [Path(source) for source in sources]
+    items = open_sources(paths, recipe)
     folder = Path(work_dir)
     try:
         folder.mkdir(exist_ok=True)
     except OSError as error:
         raise InputError(f"cannot make work folder {folder}: {error.strerror}") from error
     report = progress or _silent
-    paths = [Path(source) for source in sources]
     with locked(folder / _LOCK):
-        data, tally = collect(open_sources(paths, recipe), recipe, folder, partial(report, "extract"))
+        data, tally = collect(items, recipe, folder, partial(report, "extract"))
         about = {**_card(paths, recipe, data, tally), **(card or {})}
         values = _entries(data, recipe, tally, folder, partial(report, "cluster"), about)
     rng = np.random.default_rng([SPLITTING, recipe.seed])
     return Database.from_array(values, recipe.kind, recipe.parts, labels, rng, about)
 
 
-def discard_work(work_dir: str | Path, only_empty: bool = False) -> None:
-    """Delete what `build` left in `work_dir`, and the folder itself unless it holds anything else.
-
-    With `only_empty`, only when the build did not come to extract anything.
-    """
+def discard_work(work_dir: str | Path) -> None:
+    """Delete what `build` left in `work_dir`, and the folder itself unless it holds anything else."""
     folder = Path(work_dir)
-    if only_empty and (folder / MANIFEST).exists():
-        return
     for name in (DESCRIPTORS, MANIFEST, _CHECKPOINT, _LOCK):
         (folder / name).unlink(missing_ok=True)
     if folder.is_dir() and not any(folder.iterdir()):

@@ -30,7 +30,7 @@ class ColumnBest:
 
     @property
     def ties(self) -> Integers:
-        """(row, column) of every pair whose value, except in `best`, is within MARGIN of its column's best."""
+        """(row, column) of the pairs within MARGIN of their column's best, and of some that once were; not the best."""
         return self._ties[: self._used[0]].astype(np.int64)
 
 
@@ -97,7 +97,7 @@ def _list(row: int, column: int, ties: NDArray[np.int32], used: Integers) -> Non
 
 @jit(FINITE)
 def keep_smallest(tile: Float32, column: int, values: Float32, indices: NDArray[np.int32]) -> None:
-    """Merge a tile (rows, width) into the sorted smallest `values` (rows, k) and their column `indices`.
+    """Merge a tile (rows, a multiple of 64) into the sorted smallest `values` (rows, k) and their column `indices`.
 
     First, as SIMD code, the minimum of every eight values of a row, and eight minima of those. The k-th smallest of
     the latter bounds the k-th smallest value, so few values have to be looked at one by one.

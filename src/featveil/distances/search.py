@@ -22,6 +22,8 @@ from featveil.distances.tiles import Walker
 
 SPARE = 2  # candidates kept beyond the k that are wanted, so that near ties can be settled among them
 
+_CLEAR, _AMONG_LISTED, _DOUBTFUL = 0, 1, 2  # what the kernel's answer for a row is worth
+
 UNSEEN = FAR  # no candidate yet; padding columns hold the same value
 
 
@@ -125,9 +127,6 @@ def settle(compared: Comparison, values: Float32, indices: NDArray[np.int32]) ->
     if len(doubtful):
         chosen[doubtful], distances[doubtful] = _decide_in_float64(compared, doubtful, k)
     return Nearest(chosen, distances)
-
-
-_CLEAR, _AMONG_LISTED, _DOUBTFUL = 0, 1, 2
 
 
 @jit(REORDER)
