@@ -106,3 +106,15 @@ def test_features_without_keypoints_match_but_are_not_drawn(
     result = run("match", tmp_path / "bare.veil", tmp_path / "bare.veil", "--json")
     assert json.loads(result.stdout)["inliers"] is None
     assert "no keypoints" in refused("match", tmp_path / "bare.veil", image, "--picture", tmp_path / "m.png")
+
+
+def test_an_image_takes_the_kind_of_the_file_it_is_matched_with(
+    run: Any, refused: Any, image: Path, shifted: Path
+) -> None:
+    private = image.with_name("a.veil")
+    assert run("privatize", image, "--out", private, "--kind", "rootsift").exit_code == 0
+    for pair in ((private, shifted), (shifted, private)):
+        result = run("match", *pair, "--json")
+        assert result.exit_code == 0, result.output
+        assert json.loads(result.stdout)["inliers"] > 50
+    assert "rootsift with sift" in refused("match", private, shifted, "--kind", "sift")

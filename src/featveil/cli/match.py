@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from featveil.cli.console import Json, complain, show
-from featveil.cli.extract import HDF5, Kind, MaxFeatures, read_features
+from featveil.cli.extract import HDF5, MaxFeatures, read_features
 from featveil.core.errors import InputError
 from featveil.core.files import check_folder
 
@@ -37,7 +37,9 @@ def match(
     images: Annotated[
         tuple[Path, Path] | None, typer.Option(help="Images of A and B to draw on, for .veil files.")
     ] = None,
-    kind: Kind = "sift",
+    kind: Annotated[
+        str | None, typer.Option(help="Descriptor kind of images.", show_default="that of the .veil file, else sift")
+    ] = None,
     max_features: MaxFeatures = 2048,
     json: Json = False,
 ) -> None:
@@ -52,7 +54,7 @@ def match(
     from featveil.matching import match as match_features
 
     _check_outputs(a, b, out, picture, images)
-    first, second = (_side(path, kind, max_features) for path in (a, b))
+    first, second = _sides(a, b, kind, max_features)
     found = match_features(first.features, second.features, mutual=mutual, ratio=ratio, max_distance=max_distance)
     agree = None
     if first.features.keypoints is not None and second.features.keypoints is not None:
@@ -104,12 +106,18 @@ class _Side:
         return {"path": str(self.path), "features": len(self.features), "private": self.private}
 
 
-def _side(path: Path, kind: str, max_features: int) -> _Side:
-    if not path.exists():
-        raise InputError(f"there is no image or .veil file {path}")
-    if path.suffix.lower() in HDF5:
-        raise InputError(f"{path} holds features of several images: match images or .veil files")
-    return _Side(path, read_features(path, kind, max_features))
+def _sides(a: Path, b: Path, kind: str | None, max_features: int) -> tuple[_Side, _Side]:
+    """Both inputs. An image without a given `kind` gets the kind of the .veil file that it is matched with."""
+    for path in (a, b):
+        if not path.exists():
+            raise InputError(f"there is no image or .veil file {path}")
+        if path.suffix.lower() in HDF5:
+            raise InputError(f"{path} holds features of several images: match images or .veil files")
+    sides: dict[Path, _Side] = {}
+    for path in sorted((a, b), key=lambda path: path.suffix.lower() != ".veil"):
+        sides[path] = _Side(path, read_features(path, kind or "sift", max_features))
+        kind = kind or sides[path].features.kind
+    return sides[a], sides[b]
 
 
 def _check_outputs(a: Path, b: Path, out: Path | None, picture: Path | None, images: tuple[Path, Path] | None) -> None:
