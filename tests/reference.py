@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from featveil.core import Descriptors, Points, Subspaces
+from featveil.core import Flats, Points, Subspaces
 from featveil.core.arrays import Float64
 
 
-def random_descriptors(n: int, m: int, rng: np.random.Generator, d: int = 32) -> Descriptors:
+def random_descriptors(n: int, m: int, rng: np.random.Generator, d: int = 32) -> Flats:
     """Points (m = 0) or subspaces through points near the unit sphere."""
     points = rng.standard_normal((n, d))
     points /= np.linalg.norm(points, axis=1, keepdims=True)
@@ -16,14 +16,14 @@ def random_descriptors(n: int, m: int, rng: np.random.Generator, d: int = 32) ->
     return Subspaces(points.astype(np.float32), np.ascontiguousarray(basis, np.float32))
 
 
-def parts(descriptors: Descriptors, i: int) -> tuple[Float64, Float64]:
+def parts(descriptors: Flats, i: int) -> tuple[Float64, Float64]:
     """A point and the directions of one descriptor, in float64."""
     if isinstance(descriptors, Points):
         return descriptors.values[i].astype(np.float64), np.empty((0, descriptors.size))
     return descriptors.offset[i].astype(np.float64), descriptors.basis[i].astype(np.float64)
 
 
-def reference_matrix(a: Descriptors, b: Descriptors) -> Float64:
+def reference_matrix(a: Flats, b: Flats) -> Float64:
     """Least squares for every pair."""
     result = np.empty((len(a), len(b)))
     for i in range(len(a)):

@@ -3,9 +3,10 @@ import pytest
 
 from featveil.core import InputError, NotFittedError, Points, PrivacyError, SecureRandomness, Subspaces
 from featveil.core.arrays import Float64
+from featveil.core.draws import distinct
 from featveil.databases import Database, builtin
 from featveil.defenses import STRATEGIES, Lifting
-from featveil.defenses.lifting import distinct, redraw
+from featveil.defenses.lifting import redraw
 from featveil.distances import matrix
 from featveil.distances.orthonormal import orthonormalise
 

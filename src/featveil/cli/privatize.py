@@ -186,12 +186,13 @@ class _Release:
 
     def make(self, features: "Features") -> "PrivateFeatures":
         """One release, with fresh randomness."""
+        from featveil.core import Subspaces
         from featveil.defenses import privatize as privatize_features
 
         first = self.last is None
         self.last = privatize_features(features, self.method, keep_geometry=self.keep_geometry)
         hidden = self.last.descriptors
-        if first and 2 * hidden.dimension >= hidden.size:
+        if first and isinstance(hidden, Subspaces) and 2 * hidden.dimension >= hidden.size:
             complain("warning", f"{_ALWAYS_MEET} (dimension {hidden.dimension} of {hidden.size})")
         return self.last
 

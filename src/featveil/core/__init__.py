@@ -1,6 +1,6 @@
 """Value types, protocols, guarantees, entropy and errors: what everything else speaks in. NumPy and stdlib only."""
 
-from featveil.core.descriptors import Descriptors, Points, Subspaces
+from featveil.core.descriptors import Descriptors, Flats, Points, Subspaces, WordSets
 from featveil.core.entropy import Randomness, SecureRandomness
 from featveil.core.errors import (
     DatasetError,
@@ -14,14 +14,16 @@ from featveil.core.errors import (
 from featveil.core.features import Features, Keypoints, PrivateFeatures, Spec
 from featveil.core.guarantees import Guarantee
 from featveil.core.matches import Matches
-from featveil.core.protocols import Defense
+from featveil.core.protocols import Account, Defense
 
 __all__ = [
+    "Account",
     "DatasetError",
     "Defense",
     "Descriptors",
     "Features",
     "FeatveilError",
+    "Flats",
     "FormatError",
     "Guarantee",
     "InputError",
@@ -36,4 +38,5 @@ __all__ = [
     "SecureRandomness",
     "Spec",
     "Subspaces",
+    "WordSets",
 ]

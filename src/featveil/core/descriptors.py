@@ -1,17 +1,21 @@
-"""What a descriptor can be: a point, or an affine subspace that contains it.
+"""What a descriptor can be: a point, an affine subspace that contains it, or a set of words of a codebook.
 
-`Descriptors` is a closed union. Code that handles descriptors matches on it and covers every case.
+`Descriptors` is a closed union. Code that handles descriptors matches on it and covers every case. `Flats` are those
+that have distances by themselves: a point is a flat of dimension 0.
 """
 
+import re
 from dataclasses import dataclass, field
 from typing import Self
 
 import numpy as np
 
-from featveil.core.arrays import Float32, Integers, floats
+from featveil.core.arrays import Float32, Integers, floats, integers
 from featveil.core.errors import InputError
 
 _ORTHONORMAL_TOLERANCE = 1e-4
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_MOST_WORDS = 2**31
 _LARGEST = 1e12  # squares and sums of such values still fit float32
 
 
@@ -93,7 +97,55 @@ class Subspaces:
         return type(self)(self.offset[indices], self.basis[indices])
 
 
-Descriptors = Points | Subspaces
+@dataclass(frozen=True, eq=False, repr=False)
+class WordSets:
+    """Sets of words: `words` (n, k), each row rising, of the `codebook` with that digest and `codebook_size` words."""
+
+    words: Integers
+    codebook: str
+    codebook_size: int
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.codebook, str) or not _DIGEST.fullmatch(self.codebook):
+            raise InputError("a codebook is named by its digest: 64 lower-case hexadecimal digits")
+        if type(self.codebook_size) is not int or not 1 <= self.codebook_size <= _MOST_WORDS:
+            raise InputError(f"a codebook has 1 to {_MOST_WORDS} words")
+        object.__setattr__(self, "words", integers("word sets", self.words, (None, None)))
+        if not 1 <= self.words.shape[1] <= self.codebook_size:
+            raise InputError(f"a word set has 1 to {self.codebook_size} words, got {self.words.shape[1]}")
+        if self.words.size and not 0 <= self.words.min() <= self.words.max() < self.codebook_size:
+            raise InputError(f"a word index is outside the codebook: it must be 0 to {self.codebook_size - 1}")
+        if (self.words[:, 1:] <= self.words[:, :-1]).any():
+            raise InputError("the words of a set must be different and in rising order, so that order tells nothing")
+
+    def __repr__(self) -> str:
+        return f"WordSets(n={len(self)}, k={self.subset_size}, codebook={self.codebook[:12]})"
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    @property
+    def subset_size(self) -> int:
+        """Words in each set, k."""
+        return int(self.words.shape[1])
+
+    def take(self, indices: Integers) -> Self:
+        """The descriptors at `indices`, in that order."""
+        return type(self)(self.words[indices], self.codebook, self.codebook_size)
+
+
+Flats = Points | Subspaces
+Descriptors = Points | Subspaces | WordSets
+
+
+def as_flats(descriptors: Descriptors) -> Flats:
+    """`descriptors`, if they have distances by themselves; raises InputError if not."""
+    if isinstance(descriptors, WordSets):
+        raise InputError("word sets have no distances by themselves: match them with their codebook")
+    if not isinstance(descriptors, Points | Subspaces):
+        name = type(descriptors).__name__
+        raise InputError(f"expected Points or Subspaces (as in features.descriptors), got {name}")
+    return descriptors
 
 
 def _check_magnitude(values: Float32) -> None:

@@ -5,7 +5,7 @@ from typing import Protocol, Self
 from featveil.core.arrays import Integers
 from featveil.core.descriptors import Descriptors, Points
 from featveil.core.entropy import Randomness
-from featveil.core.features import Spec
+from featveil.core.features import PrivateFeatures, Spec
 from featveil.core.guarantees import Guarantee
 
 
@@ -26,4 +26,12 @@ class Defense(Protocol):
 
     def spec(self) -> Spec:
         """Name and parameters, as they are published with a release: no seed, no data."""
+        ...
+
+
+class Account(Protocol):
+    """Whose privacy a release spends. `featveil.ledger` keeps such accounts in a file."""
+
+    def charge(self, private: PrivateFeatures, label: str = "") -> float:
+        """Record what `private` costs and return what is left; raises PrivacyError when that is too little."""
         ...

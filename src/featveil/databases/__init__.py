@@ -5,5 +5,15 @@ from featveil.databases.bundled import builtin
 from featveil.databases.database import Database
 from featveil.databases.files import load_database, save_database
 from featveil.databases.recipes import Recipe
+from featveil.databases.words import nearest_words, word_points
 
-__all__ = ["Database", "Recipe", "build", "builtin", "load_database", "save_database"]
+__all__ = [
+    "Database",
+    "Recipe",
+    "build",
+    "builtin",
+    "load_database",
+    "nearest_words",
+    "save_database",
+    "word_points",
+]

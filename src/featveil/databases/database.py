@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from featveil.core.arrays import Float32, Integers, floats, integers
+from featveil.core.descriptors import Points
 from featveil.core.entropy import SecureRandomness
 from featveil.core.errors import InputError
 from featveil.core.features import check_kind
@@ -96,6 +97,11 @@ class Database:
     def points(self) -> Float32:
         """All entries (s, d) as float32 rows of norm 1."""
         return unit_rows(self.values)
+
+    @cached_property
+    def as_points(self) -> Points:
+        """All entries as points of norm 1, kept for the next search."""
+        return Points(self.points())
 
     @cached_property
     def digest(self) -> str:

@@ -4,23 +4,31 @@ from typing import Any
 
 import numpy as np
 
-from featveil.core import Defense, Features, InputError, PrivateFeatures, Randomness, SecureRandomness
+from featveil.core import Account, Defense, Features, InputError, PrivateFeatures, Randomness, SecureRandomness
 from featveil.defenses.identity import Identity
 from featveil.defenses.lifting import STRATEGIES, Lifting
+from featveil.defenses.naive import Naive
+from featveil.defenses.subset import Subset
 
-__all__ = ["DEFENSES", "STRATEGIES", "Identity", "Lifting", "privatize"]
+__all__ = ["DEFENSES", "STRATEGIES", "Identity", "Lifting", "Naive", "Subset", "privatize"]
 
-DEFENSES: dict[str, Any] = {"identity": Identity, "lifting": Lifting}
+DEFENSES: dict[str, Any] = {"identity": Identity, "lifting": Lifting, "naive": Naive, "subset": Subset}
 
 
 def privatize(
-    features: Features, defense: Defense, *, keep_geometry: bool = False, rng: Randomness | None = None
+    features: Features,
+    defense: Defense,
+    *,
+    keep_geometry: bool = False,
+    rng: Randomness | None = None,
+    account: Account | None = None,
 ) -> PrivateFeatures:
     """What may be sent of `features`: descriptors hidden by `defense`, and keypoint positions.
 
     Scale, orientation and response are left out unless `keep_geometry`: they help to redraw the picture. Features with
     keypoints come in the order of their positions, row by row, because detectors sort them by response. Randomness is
-    the operating system's; pass a seeded `rng` for studies only. Raises InputError when the defense does not fit.
+    the operating system's; pass a seeded `rng` for studies only. With an `account` nothing is returned unless it was
+    charged. Raises InputError when the defense does not fit, PrivacyError when the account is short.
     """
     if not isinstance(features, Features):
         raise InputError(f"expected raw Features, got {type(features).__name__}")
@@ -36,4 +44,8 @@ def privatize(
     if keypoints is not None and not keep_geometry:
         keypoints = keypoints.positions_only()
     descriptors = ready.privatize(features.descriptors, rng, features.labels)
-    return PrivateFeatures(descriptors, features.kind, ready.spec(), ready.guarantee(), keypoints, features.image_size)
+    spec, guarantee = ready.spec(), ready.guarantee()
+    private = PrivateFeatures(descriptors, features.kind, spec, guarantee, keypoints, features.image_size)
+    if account is not None:
+        account.charge(private)
+    return private

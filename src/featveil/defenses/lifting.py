@@ -14,6 +14,7 @@ import numpy as np
 
 from featveil.core import Guarantee, InputError, NotFittedError, Points, PrivacyError, Randomness, Spec, Subspaces
 from featveil.core.arrays import Float64, Integers
+from featveil.core.draws import distinct
 from featveil.databases import Database, builtin
 from featveil.distances.orthonormal import orthonormalise, remove_span
 
@@ -204,20 +205,6 @@ class _Pools:
             mine = np.flatnonzero(self.choice[rows] == index)
             chosen[mine] = pool[distinct(len(mine), count, len(pool), rng)]
         return chosen
-
-
-def distinct(n: int, count: int, high: int, rng: Randomness) -> Integers:
-    """`n` uniform draws of `count` different whole numbers below `high`, each row in random order."""
-    if 4 * count * count > high:  # collisions would be common: shuffle instead
-        keys = rng.integers(0, 2**62, size=(n, high))
-        return np.argsort(keys, axis=1)[:, :count]
-    drawn = rng.integers(0, high, size=(n, count))
-    while True:
-        ordered = np.sort(drawn, axis=1)
-        again = np.flatnonzero((ordered[:, 1:] == ordered[:, :-1]).any(axis=1))
-        if len(again) == 0:
-            return drawn
-        drawn[again] = rng.integers(0, high, size=(len(again), count))
 
 
 def uniform(size: tuple[int, ...], rng: Randomness) -> Float64:

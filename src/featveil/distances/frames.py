@@ -10,7 +10,7 @@ from functools import cached_property
 
 import numpy as np
 
-from featveil.core import Descriptors, InputError, Points
+from featveil.core import Flats, InputError, Points
 from featveil.core.arrays import Float32, Float64, Integers
 from featveil.distances.compiling import REORDER, jit
 from featveil.distances.dual import complement
@@ -76,14 +76,11 @@ class Pair:
         return Pair(self.second, self.first, self.scale)
 
 
-def frame(a: Descriptors, b: Descriptors) -> Pair:
+def frame(a: Flats, b: Flats) -> Pair:
     """Bring two sets of descriptors to a common origin and scale.
 
     Raises InputError when their sizes differ, or when every two of the subspaces would meet (m1 + m2 >= d).
     """
-    for given in (a, b):
-        if not isinstance(given, Descriptors):
-            raise InputError(f"expected Points or Subspaces (as in features.descriptors), got {type(given).__name__}")
     if a.size != b.size:
         raise InputError(f"descriptor sizes differ: {a.size} and {b.size}; compare features of one kind")
     if a.dimension and b.dimension and a.dimension + b.dimension >= a.size:
@@ -102,7 +99,7 @@ def frame(a: Descriptors, b: Descriptors) -> Pair:
     return Pair(_scaled(first, scale), _scaled(second, scale), scale)
 
 
-def _better_in_dual(a: Descriptors, b: Descriptors) -> bool:
+def _better_in_dual(a: Flats, b: Flats) -> bool:
     """Points against subspaces that have fewer normals than directions (supplement A)."""
     return min(a.dimension, b.dimension) == 0 and 2 * max(a.dimension, b.dimension) >= a.size
 
@@ -117,7 +114,7 @@ def _padded(m1: int, m2: int) -> tuple[int, int]:
 LARGEST_UNROLLED = 64
 
 
-def _tight(descriptors: Descriptors) -> tuple[Float32, Float32]:
+def _tight(descriptors: Flats) -> tuple[Float32, Float32]:
     """A point (n, d) and a basis (n, m, d) of each descriptor, orthonormal up to float32 rounding."""
     if isinstance(descriptors, Points):
         return descriptors.values, np.empty((len(descriptors), 0, descriptors.size), np.float32)
@@ -128,14 +125,14 @@ def _tight(descriptors: Descriptors) -> tuple[Float32, Float32]:
     return descriptors.offset, basis.astype(np.float32)
 
 
-def _sum_of_anchors(descriptors: Descriptors) -> Float64:
+def _sum_of_anchors(descriptors: Flats) -> Float64:
     """About the sum, over all descriptors, of the point nearest the origin (from a sample of them)."""
     if len(descriptors) == 0:
         return np.zeros(descriptors.size)
     return np.asarray(_sample_mean(*_tight(descriptors)) * len(descriptors))
 
 
-def _frames(descriptors: Descriptors, centre: Float64, rows: int) -> Frames:
+def _frames(descriptors: Flats, centre: Float64, rows: int) -> Frames:
     n, d = len(descriptors), descriptors.size
     stack = np.empty((n, rows, d), np.float32)
     norms = np.empty(n, np.float32)
@@ -182,7 +179,7 @@ def _anchor(point: Float32, basis: Float32, centre: Float64, result: Float64) ->
             remove(result, basis[k])
 
 
-def _complementary(descriptors: Descriptors, centre: Float64) -> Frames:
+def _complementary(descriptors: Flats, centre: Float64) -> Frames:
     """Frames of normals for subspaces; points keep their vector but, as the kernel wants it, count with norm 0."""
     if isinstance(descriptors, Points):
         points = _frames(descriptors, centre, 1)

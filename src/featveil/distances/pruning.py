@@ -12,12 +12,12 @@ import numpy as np
 from featveil.core import Descriptors, InputError
 from featveil.core.arrays import Float32, Float64
 from featveil.distances.compiling import Kernel, compiled
-from featveil.distances.frames import FAR, Frames, frame
+from featveil.distances.frames import FAR, Frames
 from featveil.distances.keeping import insert
 from featveil.distances.kernels import MARGIN
 from featveil.distances.orthonormal import orthonormalise, remove_span
 from featveil.distances.scanning import kernel_for
-from featveil.distances.search import SPARE, UNSEEN, Comparison, Nearest, nearest, settle
+from featveil.distances.search import SPARE, UNSEEN, Nearest, compare, nearest, settle
 from featveil.distances.tiles import Walker
 
 # Candidates evaluated at once; also the seeds of each row.
@@ -33,9 +33,10 @@ def nearest_pruned(a: Descriptors, b: Descriptors, k: int = 2, axes: int | None 
     `axes` is how many principal axes bound the distances. Few are quick but rule out less; larger subspaces need more
     (default: (12 + m) / 64 of the descriptor size, 28 of 128 for m = 2).
     """
-    pair = frame(a, b)
-    d = a.size
-    axes = min(d, max(1, d * (12 + max(a.dimension, b.dimension)) // 64)) if axes is None else axes
+    compared = compare(a, b)
+    pair, d = compared.pair, compared.a.size
+    largest = max(compared.a.dimension, compared.b.dimension)
+    axes = min(d, max(1, d * (12 + largest) // 64)) if axes is None else axes
     if not 1 <= axes <= d:
         raise InputError(f"axes must be 1 to {d}, got {axes}")
     if len(b) <= max(_LANES, k + SPARE) or pair.first.complementary or pair.second.complementary:
@@ -56,7 +57,7 @@ def nearest_pruned(a: Descriptors, b: Descriptors, k: int = 2, axes: int | None 
         refine(*own, bounds, seeds, values[stripe], indices[stripe], _SLACK)
 
     walker.each_stripe(search)
-    return settle(Comparison(a, b, pair), values, indices)
+    return settle(compared, values, indices)
 
 
 def _principal_axes(first: Frames, second: Frames, count: int) -> Float32:

@@ -6,7 +6,7 @@ of two points is cleaned of every direction of both subspaces, one after the oth
 
 import numpy as np
 
-from featveil.core import Descriptors, Points
+from featveil.core import Flats, Points
 from featveil.core.arrays import Float32, Float64, Integers
 from featveil.distances.compiling import REORDER, jit
 from featveil.distances.orthonormal import length, remove
@@ -15,12 +15,12 @@ from featveil.distances.orthonormal import length, remove
 _NOISE = 1e-6
 
 
-def pair_distances(a: Descriptors, b: Descriptors, rows: Integers, columns: Integers) -> Float64:
+def pair_distances(a: Flats, b: Flats, rows: Integers, columns: Integers) -> Float64:
     """Distances (k,) between a[rows] and b[columns], float64."""
     return np.asarray(_pairs(*_parts(a), *_parts(b), rows.astype(np.int64), columns.astype(np.int64)))
 
 
-def _parts(descriptors: Descriptors) -> tuple[Float32, Float32]:
+def _parts(descriptors: Flats) -> tuple[Float32, Float32]:
     if isinstance(descriptors, Points):
         return descriptors.values, np.empty((len(descriptors), 0, descriptors.size), np.float32)
     return descriptors.offset, descriptors.basis

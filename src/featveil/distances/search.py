@@ -11,8 +11,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from featveil.core import Descriptors, InputError
+from featveil.core import Descriptors, Flats, InputError
 from featveil.core.arrays import Float32, Float64, Integers
+from featveil.core.descriptors import as_flats
 from featveil.distances.compiling import REORDER, jit
 from featveil.distances.frames import FAR, Pair, frame
 from featveil.distances.keeping import ColumnBest, merged
@@ -42,8 +43,8 @@ class Nearest:
 class Comparison:
     """Two sets of descriptors, ready for the kernels."""
 
-    a: Descriptors
-    b: Descriptors
+    a: Flats
+    b: Flats
     pair: Pair
 
     @cached_property
@@ -60,12 +61,18 @@ class Comparison:
         return pair_distances(self.a, self.b, rows, columns)
 
 
+def compare(a: Descriptors, b: Descriptors) -> Comparison:
+    """Two sets of points or subspaces, in any combination; raises InputError as `frame` does."""
+    first, second = as_flats(a), as_flats(b)
+    return Comparison(first, second, frame(first, second))
+
+
 def matrix(a: Descriptors, b: Descriptors) -> Float32:
     """Euclidean distances (n1, n2) between two sets of points or subspaces, of any dimensions.
 
     Raises InputError when descriptor sizes differ or the subspaces are too large to be told apart.
     """
-    compared = Comparison(a, b, frame(a, b))
+    compared = compare(a, b)
     result = np.empty((len(a), len(b)), np.float32)
     if result.size == 0:
         return result
@@ -94,7 +101,7 @@ def nearest_both_ways(a: Descriptors, b: Descriptors, k: int = 2) -> tuple[Neare
 def _search(a: Descriptors, b: Descriptors, k: int, columns: bool) -> tuple[Nearest, Integers]:
     if k < 1:
         raise InputError(f"k must be at least 1, got {k}")
-    compared = Comparison(a, b, frame(a, b))
+    compared = compare(a, b)
     if len(a) == 0 or len(b) == 0:
         nothing = Nearest(np.full((len(a), k), -1, np.int64), np.full((len(a), k), np.inf))
         return nothing, np.full(len(b), -1, np.int64)

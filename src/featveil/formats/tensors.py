@@ -14,7 +14,7 @@ from featveil.core import FormatError
 
 MAX_HEADER_BYTES = 2**16
 
-_DTYPES: dict[str, np.dtype[Any]] = {"F32": np.dtype("<f4"), "I64": np.dtype("<i8")}
+_DTYPES: dict[str, np.dtype[Any]] = {"F32": np.dtype("<f4"), "I64": np.dtype("<i8"), "I32": np.dtype("<i4")}
 _MAX_RANK = 3
 # Bounds shapes such as (0, huge, huge), which take no byte of the file; all others are bounded by its size.
 _MAX_EXTENT = 2**40

@@ -24,6 +24,7 @@ from featveil.core import (
     PrivateFeatures,
     Spec,
     Subspaces,
+    WordSets,
 )
 from featveil.core.files import replacing
 from featveil.formats.tensors import MAX_HEADER_BYTES, read_json_object, read_tensors
@@ -38,7 +39,12 @@ _FIELDS = {
     "raw": {"version", "content", "kind", "image_size", "representation"},
     "private": {"version", "content", "kind", "image_size", "representation", "defense", "guarantee"},
 }
-_TENSORS = {"points": {"points.values"}, "subspaces": {"subspaces.offset", "subspaces.basis"}}
+_TENSORS = {
+    "points": {"points.values"},
+    "subspaces": {"subspaces.offset", "subspaces.basis"},
+    "words": {"words.indices"},
+}
+_WHOLE = {"labels": "i8", "words.indices": "i4"}  # type of the tensors that are not F32
 _GEOMETRY = ("scale", "orientation", "response")
 _KEYPOINTS = {"keypoints.xy", *(f"keypoints.{name}" for name in _GEOMETRY)}
 _LARGEST_WHOLE = 2**63
@@ -87,7 +93,7 @@ def encode(features: Features | PrivateFeatures) -> bytes:
         "content": "raw",
         "kind": features.kind,
         "image_size": None if features.image_size is None else [int(side) for side in features.image_size],
-        "representation": "subspaces" if isinstance(features.descriptors, Subspaces) else "points",
+        "representation": _representation(features.descriptors),
     }
     tensors = _keypoint_tensors(features.keypoints) | _descriptor_tensors(features.descriptors)
     if isinstance(features, PrivateFeatures):
@@ -99,6 +105,8 @@ def encode(features: Features | PrivateFeatures) -> bytes:
             "defense": features.defense,
             "guarantee": _guarantee_fields(features.guarantee),
         }
+        if isinstance(features.descriptors, WordSets):
+            about["codebook"] = {"digest": features.descriptors.codebook, "size": features.descriptors.codebook_size}
     elif features.labels is not None:
         tensors["labels"] = features.labels
     described = json.dumps(about, sort_keys=True, separators=(",", ":"), allow_nan=False)
@@ -127,7 +135,7 @@ def decode(content: bytes) -> Features | PrivateFeatures:
 def _build(about: dict[str, Any], tensors: Tensors) -> Features | PrivateFeatures:
     kind, size = about["kind"], about["image_size"]
     keypoints = _read_keypoints(tensors)
-    descriptors = _read_descriptors(about["representation"], tensors)
+    descriptors = _read_descriptors(about, tensors)
     image_size = None if size is None else (size[0], size[1])
     if about["content"] == "raw" and isinstance(descriptors, Points):
         return Features(descriptors, kind, keypoints, image_size, tensors.get("labels"))
@@ -147,10 +155,11 @@ def _read_about(metadata: object) -> dict[str, Any]:
     if version > VERSION:
         raise FormatError(f"it was written by a newer featveil (format {version}): upgrade featveil")
     content, representation, size = (about.get(name) for name in ("content", "representation", "image_size"))
-    if not isinstance(content, str) or about.keys() != _FIELDS.get(content):
-        raise FormatError("its metadata does not have the fields of raw or private features")
     if not isinstance(representation, str) or representation not in _TENSORS:
         raise FormatError(f"its representation is none of {', '.join(_TENSORS)}")
+    extra = {"codebook"} if representation == "words" else set()
+    if not isinstance(content, str) or about.keys() != _FIELDS.get(content, set()) | extra:
+        raise FormatError("its metadata does not have the fields of raw or private features")
     if content == "raw" and representation != "points":
         raise FormatError("raw features must be points")
     if size is not None and not (isinstance(size, list) and [type(side) for side in size] == [int, int]):
@@ -170,8 +179,8 @@ def _check_names(about: dict[str, Any], tensors: Tensors) -> None:
         raise FormatError(f"tensor {min(missing)} is missing")
     if tensors.keys() - needed - optional:
         raise FormatError("it holds a tensor that this content may not have")
-    if any(array.dtype.kind != ("i" if name == "labels" else "f") for name, array in tensors.items()):
-        raise FormatError("labels must be I64 and all other tensors F32")
+    if any(array.dtype != np.dtype(_WHOLE.get(name, "f4")) for name, array in tensors.items()):
+        raise FormatError("labels must be I64, word indices I32 and all other tensors F32")
 
 
 def _keypoint_tensors(keypoints: Keypoints | None) -> Tensors:
@@ -187,22 +196,43 @@ def _read_keypoints(tensors: Tensors) -> Keypoints | None:
     return Keypoints(tensors["keypoints.xy"], *(tensors.get(f"keypoints.{name}") for name in _GEOMETRY))
 
 
+def _representation(descriptors: Descriptors) -> str:
+    match descriptors:
+        case Points():
+            return "points"
+        case Subspaces():
+            return "subspaces"
+        case WordSets():
+            return "words"
+
+
 def _descriptor_tensors(descriptors: Descriptors) -> Tensors:
-    if descriptors.size > MAX_DESCRIPTOR_SIZE:
-        raise InputError(f"descriptors of size {descriptors.size} are larger than {MAX_DESCRIPTOR_SIZE}")
     match descriptors:
         case Points(values):
-            return {"points.values": values}
+            tensors: Tensors = {"points.values": values}
         case Subspaces(offset, basis):
-            return {"subspaces.offset": offset, "subspaces.basis": basis}
+            tensors = {"subspaces.offset": offset, "subspaces.basis": basis}
+        case WordSets(words):
+            tensors = {"words.indices": words.astype(np.int32)}
+    largest = max(length for tensor in tensors.values() for length in tensor.shape[1:])
+    if largest > MAX_DESCRIPTOR_SIZE:
+        raise InputError(f"descriptors of size {largest} are larger than {MAX_DESCRIPTOR_SIZE}")
+    return tensors
 
 
-def _read_descriptors(representation: str, tensors: Tensors) -> Descriptors:
+def _read_descriptors(about: dict[str, Any], tensors: Tensors) -> Descriptors:
+    representation = about["representation"]
     if any(max(tensors[name].shape[1:], default=0) > MAX_DESCRIPTOR_SIZE for name in _TENSORS[representation]):
         raise FormatError(f"its descriptors are larger than {MAX_DESCRIPTOR_SIZE}")
-    if representation == "points":
-        return Points(tensors["points.values"])
-    return Subspaces(tensors["subspaces.offset"], tensors["subspaces.basis"])
+    match representation:
+        case "points":
+            return Points(tensors["points.values"])
+        case "subspaces":
+            return Subspaces(tensors["subspaces.offset"], tensors["subspaces.basis"])
+    codebook = about["codebook"]
+    if not isinstance(codebook, dict) or codebook.keys() != {"digest", "size"}:
+        raise FormatError("its codebook must have exactly digest and size")
+    return WordSets(tensors["words.indices"], codebook["digest"], codebook["size"])
 
 
 def _check_spec(spec: object) -> None:

@@ -1,5 +1,5 @@
-"""Matches -> geometry: what agrees on one motion of the camera."""
+"""Matches -> geometry: which of them agree on one view of the scene."""
 
-from featveil.geometry.homography import agreeing
+from featveil.geometry.homography import Homography, agreeing, find_homography
 
-__all__ = ["agreeing"]
+__all__ = ["Homography", "agreeing", "find_homography"]

@@ -1,9 +1,11 @@
 """Descriptors x 2 -> Matches: one file per matcher, and the function that compares features of either kind."""
 
-from featveil.core import Features, InputError, Matches, PrivateFeatures
+from featveil.core import Features, InputError, Matches, PrivateFeatures, WordSets
+from featveil.databases import Database, builtin
 from featveil.matching.nearest import NearestMatcher
+from featveil.matching.words import WordMatcher, WordRule
 
-__all__ = ["NearestMatcher", "match"]
+__all__ = ["NearestMatcher", "WordMatcher", "match"]
 
 
 def match(
@@ -13,15 +15,39 @@ def match(
     mutual: bool = True,
     ratio: float | None = None,
     max_distance: float | None = None,
+    codebook: Database | None = None,
+    rule: WordRule = "vocabulary",
 ) -> Matches:
-    """Match raw or private features with raw or private features, by exact Euclidean distance.
+    """Match raw or private features with raw or private features.
 
-    `mutual`, `ratio` and `max_distance` are explained in `NearestMatcher`. Raises InputError when the two are not
-    comparable.
+    Points and subspaces are matched by exact Euclidean distance; `mutual`, `ratio` and `max_distance` are explained in
+    `NearestMatcher`. Word sets are matched through their `codebook` (default: the built-in one) by a `rule` that
+    `WordMatcher` explains, with several candidates a feature. Raises InputError when the two are not comparable.
     """
     for features in (a, b):
         if not isinstance(features, Features | PrivateFeatures):
             raise InputError(f"expected Features or PrivateFeatures, got {type(features).__name__}")
     if a.kind != b.kind:
         raise InputError(f"cannot match {a.kind} with {b.kind} descriptors: extract both with the same kind")
-    return NearestMatcher(mutual, ratio, max_distance).match(a.descriptors, b.descriptors)
+    if not any(isinstance(side.descriptors, WordSets) for side in (a, b)):
+        return NearestMatcher(mutual, ratio, max_distance).match(a.descriptors, b.descriptors)
+    if not mutual or ratio is not None or max_distance is not None:
+        raise InputError("word sets have no mutual, ratio or max_distance test: verify the candidates geometrically")
+    return WordMatcher(_codebook(a, b, codebook), rule).match(a.descriptors, b.descriptors)
+
+
+def _codebook(a: Features | PrivateFeatures, b: Features | PrivateFeatures, given: Database | None) -> Database:
+    """The codebook that the word sets name; raises InputError when it is neither given nor built in."""
+    digests = {side.descriptors.codebook for side in (a, b) if isinstance(side.descriptors, WordSets)}
+    if len(digests) > 1:
+        raise InputError("the two sides use different codebooks: privatize both with the same one")
+    (digest,) = digests
+    if given is None and a.kind in ("sift", "rootsift") and builtin(a.kind).digest == digest:
+        return builtin(a.kind)
+    if given is None:
+        raise InputError(f"these words are of codebook {digest[:12]}, not the built-in one: give that codebook")
+    if given.digest != digest:
+        raise InputError(
+            f"these words are of codebook {digest[:12]}, the given one is {given.digest[:12]}: use the same file"
+        )
+    return given

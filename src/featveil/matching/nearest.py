@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from featveil.core import Descriptors, InputError, Matches
+from featveil.core import Descriptors, Flats, InputError, Matches
+from featveil.core.descriptors import as_flats
 from featveil.distances import nearest, nearest_both_ways, nearest_pruned
 
 # From here on the bound of `nearest_pruned` saves more than it costs (benchmarks/kernels.py).
@@ -32,6 +33,7 @@ class NearestMatcher:
 
     def match(self, a: Descriptors, b: Descriptors) -> Matches:
         """The pairs that pass, ordered by their index in `a`."""
+        a, b = as_flats(a), as_flats(b)
         if len(a) == 0 or len(b) == 0:
             return Matches(np.empty((0, 2), np.int64), np.empty(0, np.float32))
         k = 1 if self.ratio is None else 2
@@ -67,6 +69,6 @@ class NearestMatcher:
         return passes
 
     @staticmethod
-    def _worth_pruning(a: Descriptors, b: Descriptors) -> bool:
+    def _worth_pruning(a: Flats, b: Flats) -> bool:
         small = min(a.dimension, b.dimension) >= 1 and max(a.dimension, b.dimension) <= _PRUNE_DIMENSION
         return small and min(len(a), len(b)) >= _PRUNE_FROM

@@ -8,6 +8,7 @@ from pathlib import Path
 from string import Template
 
 from featveil.core import PrivateFeatures
+from featveil.core.descriptors import as_flats
 from featveil.reports.pictures import Picture, encoded
 
 _LAYOUT = Path(__file__).with_name("page.html")
@@ -53,7 +54,7 @@ class Run:
 def render(run: Run) -> str:
     """The page as HTML text."""
     shown = next(row for row in run.rows if row.dimension == run.shown)
-    size = run.release.descriptors.size
+    size = as_flats(run.release.descriptors).size
     counts = {"raw": run.raw, "one": shown.one_side, "both": shown.both_sides}
     values: dict[str, object] = {
         "features": f"{len(run.release):,}",

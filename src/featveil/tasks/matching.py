@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 import featveil
-from featveil.core import Descriptors, Features, InputError, Keypoints
+from featveil.core import Features, Flats, InputError, Keypoints
 from featveil.core.records import Parameter, Record, append_records, read_records
 from featveil.datasets import HPatches, ImagePair, Scene
 from featveil.defenses import STRATEGIES, Lifting
@@ -160,9 +160,9 @@ class _Lifted:
 
     def __init__(self, images: _Images, scheme: Scheme, seed: int) -> None:
         self.images, self.scheme, self.seed = images, scheme, seed
-        self._private: dict[int, Descriptors] = {}
+        self._private: dict[int, Flats] = {}
 
-    def private(self, number: int) -> Descriptors:
+    def private(self, number: int) -> Flats:
         lifting = self.scheme.lifting
         if lifting is None:
             return self.images[number].descriptors
@@ -171,7 +171,7 @@ class _Lifted:
             self._private[number] = lifting.privatize(self.images[number].descriptors, rng)
         return self._private[number]
 
-    def sides(self, number: int, distance: str) -> tuple[Descriptors, Descriptors]:
+    def sides(self, number: int, distance: str) -> tuple[Flats, Flats]:
         """Descriptors of image 1 and of image `number`, as `distance` compares them."""
         one_raw = distance != "subspace-to-subspace"
         return self.images[1].descriptors if one_raw else self.private(1), self.private(number)

@@ -13,7 +13,7 @@ from statistics import median
 
 import numpy as np
 
-from featveil.core import Descriptors, Points, SecureRandomness
+from featveil.core import Flats, Points, SecureRandomness
 from featveil.core.arrays import Float32
 from featveil.defenses.lifting import Lifting
 from featveil.distances import matrix, nearest_both_ways, nearest_pruned
@@ -54,8 +54,8 @@ def measure(
 class _Case:
     first: Points
     second: Points
-    a: Descriptors
-    b: Descriptors
+    a: Flats
+    b: Flats
     m: int
     n: int
     d: int

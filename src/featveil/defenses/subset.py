@@ -1,0 +1,153 @@
+"""Subset mechanism: each descriptor becomes k words of a public codebook (Pittaluga and Zhuang 2023, section 5).
+
+Hides:          which word of the codebook is nearest to the descriptor, within e^epsilon; subset.md has the proof.
+From:           anyone, whatever they know or compute: the bound needs no assumption on the attacker.
+Does not hide:  keypoint positions, the number of features. Epsilons add up over the features of an image.
+Known breaks:   none of the bound. A large epsilon bounds nothing that matters: `featveil subset plan` says when.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from decimal import Decimal, localcontext
+from fractions import Fraction
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+
+from featveil.core import Guarantee, InputError, NotFittedError, Points, Randomness, Spec, WordSets
+from featveil.core.arrays import Integers
+from featveil.core.draws import Coin, distinct
+from featveil.databases import Database, builtin, nearest_words
+
+LARGEST_EPSILON = 1000.0
+_SPARE_BITS = 96  # of the coin, beyond those that number the words
+_SPARE_DIGITS = 60  # of e^epsilon, likewise
+
+
+@dataclass(frozen=True)
+class Subset:
+    """Replace each descriptor by `subset_size` words: as often with its nearest as `epsilon` allows.
+
+    `codebook` holds the words (default: the built-in database of the descriptor's kind). An infinite `epsilon` always
+    sends the nearest word: quantisation, which guarantees nothing. A `subset_size` of 1 is randomised response.
+    """
+
+    epsilon: float
+    subset_size: int = 2
+    codebook: Database | None = None
+
+    def __post_init__(self) -> None:
+        check_epsilon(self.epsilon)
+        if type(self.subset_size) is not int or self.subset_size < 1:
+            raise InputError(f"subset_size must be a whole number of at least 1, got {self.subset_size!r}")
+        check_codebook(self.codebook)
+        if self.codebook is not None:
+            subset_coin(self.epsilon, len(self.codebook), self.subset_size)
+
+    def for_kind(self, kind: str) -> Self:
+        """This mechanism with the built-in codebook of `kind`, unless it has its own."""
+        return replace(self, codebook=codebook_for(self.codebook, kind))
+
+    def guarantee(self) -> Guarantee:
+        """Local differential privacy of each descriptor, unless epsilon is infinite."""
+        return Guarantee("none") if math.isinf(self.epsilon) else Guarantee("local-dp", float(self.epsilon))
+
+    def spec(self) -> Spec:
+        """Epsilon, subset size and the digest of the codebook."""
+        return {
+            "name": "subset",
+            "epsilon": None if math.isinf(self.epsilon) else float(self.epsilon),
+            "subset_size": self.subset_size,
+            "codebook": None if self.codebook is None else self.codebook.digest,
+        }
+
+    def privatize(self, points: Points, rng: Randomness, labels: Integers | None = None) -> WordSets:
+        """The word set of each point: its nearest word, hidden."""
+        return self.hide(nearest_words(points, self._words)[0], rng)
+
+    def hide(self, words: Integers, rng: Randomness) -> WordSets:
+        """The mechanism: for each of `words` (n,), a random set that is the likelier for containing it."""
+        codebook, k = self._words, self.subset_size
+        if len(words) and not 0 <= words.min() <= words.max() < len(codebook):
+            raise InputError(f"a word index is outside the codebook: it must be 0 to {len(codebook) - 1}")
+        kept = self.coin.flip(len(words), rng)
+        sets = np.empty((len(words), k), np.int64)
+        for rows, others in ((np.flatnonzero(~kept), k), (np.flatnonzero(kept), k - 1)):
+            drawn = distinct(len(rows), others, len(codebook) - 1, rng)
+            sets[rows, :others] = drawn + (drawn >= words[rows, None])  # stepping over the word itself
+            sets[rows, others:] = words[rows, None]
+        sets.sort(axis=1)
+        return WordSets(sets, codebook.digest, len(codebook))
+
+    @cached_property
+    def coin(self) -> Coin:
+        """Whether the nearest word is sent."""
+        return subset_coin(self.epsilon, len(self._words), self.subset_size)
+
+    @property
+    def _words(self) -> Database:
+        if self.codebook is None:
+            raise NotFittedError("this mechanism has no codebook: call for_kind(kind), or give one")
+        return self.codebook
+
+
+def subset_coin(epsilon: float, codebook_size: int, subset_size: int) -> Coin:
+    """The coin of Eq. 5: heads with probability k e^epsilon / (k e^epsilon + K - k), rounded down.
+
+    Rounding down keeps the claim: both ratios of subset.md are checked in exact fractions, with a bound from below in
+    place of e^epsilon. Raises InputError when there are too few words, or epsilon is too small for that.
+    """
+    check_epsilon(epsilon)
+    k, others = subset_size, codebook_size - subset_size
+    if k < 1 or others < 1:
+        raise InputError(f"subset_size must be 1 to {codebook_size - 1} for {codebook_size} words, got {k}")
+    bits = -(-(codebook_size.bit_length() + _SPARE_BITS) // 32) * 32
+    if math.isinf(epsilon):
+        return Coin(1 << bits, bits)
+    factor = exponential_from_below(epsilon, len(str(codebook_size)))
+    ideal = k * factor / (k * factor + others)
+    coin = Coin(math.floor(ideal * (1 << bits)), bits)
+    sent = coin.probability
+    if not (sent * others <= (1 - sent) * k * factor and (1 - sent) * k <= sent * others * factor):
+        raise InputError(f"epsilon {epsilon:g} is too small to be kept exactly: use at least 1e-20")
+    return coin
+
+
+def exponential_from_below(exponent: float, digits: int = 0) -> Fraction:
+    """A fraction just below e^exponent, to `digits` digits more than enough for a small codebook."""
+    with localcontext() as context:
+        context.prec = digits + _SPARE_DIGITS
+        return Fraction(Decimal(exponent).exp().next_minus())  # exp is rounded correctly, so one step down is below
+
+
+def effective_epsilon(coin: Coin, codebook_size: int, subset_size: int) -> float:
+    """The epsilon that the rounded coin has: at most the one that was asked for."""
+    if coin.probability == 1:
+        return math.inf
+    ratio = coin.probability * (codebook_size - subset_size) / ((1 - coin.probability) * subset_size)
+    return abs(math.log(ratio.numerator) - math.log(ratio.denominator))
+
+
+def check_epsilon(epsilon: float) -> None:
+    """Raise InputError unless `epsilon` is a number above 0, finite ones at most LARGEST_EPSILON."""
+    number = isinstance(epsilon, int | float) and not isinstance(epsilon, bool)
+    if not number or math.isnan(epsilon) or epsilon <= 0:
+        raise InputError(f"epsilon must be a number above 0, got {epsilon!r}")
+    if LARGEST_EPSILON < epsilon < math.inf:
+        raise InputError(f"epsilon must be at most {LARGEST_EPSILON:g}, got {epsilon:g}: that bounds nothing")
+
+
+def check_codebook(codebook: object) -> None:
+    """Raise InputError unless `codebook` is a Database or None."""
+    if not isinstance(codebook, Database | None):
+        raise InputError(f"codebook must be a Database (see load_database), got {type(codebook).__name__}")
+
+
+def codebook_for(codebook: Database | None, kind: str) -> Database:
+    """`codebook`, or without one the built-in database of `kind`; raises InputError when it is of another kind."""
+    if codebook is None:
+        return builtin(kind)
+    if codebook.kind != kind:
+        raise InputError(f"the codebook holds {codebook.kind} words, the features are {kind}: use a {kind} codebook")
+    return codebook
