@@ -126,7 +126,9 @@ def effective_epsilon(coin: Coin, codebook_size: int, subset_size: int) -> float
     if coin.probability == 1:
         return math.inf
     ratio = coin.probability * (codebook_size - subset_size) / ((1 - coin.probability) * subset_size)
-    return abs(math.log(ratio.numerator) - math.log(ratio.denominator))
+    with localcontext() as context:
+        context.prec = len(str(codebook_size)) + _SPARE_DIGITS
+        return float(abs((Decimal(ratio.numerator) / Decimal(ratio.denominator)).ln()))
 
 
 def check_epsilon(epsilon: float) -> None:
