@@ -18,6 +18,7 @@ from featveil.core import (
     PrivateFeatures,
     Spec,
     Subspaces,
+    WordSets,
 )
 from featveil.formats import veil
 
@@ -54,6 +55,14 @@ def private_points(epsilon: float = 0.1) -> PrivateFeatures:
     return PrivateFeatures(points, "sift", {"name": "subset"}, Guarantee("local-dp", epsilon))
 
 
+def private_words(k: int = 3) -> PrivateFeatures:
+    rng = np.random.default_rng(4)
+    words = np.sort(np.stack([rng.choice(1000, k, replace=False) for _ in range(N)]), axis=1)
+    descriptors = WordSets(words, "ab" * 32, 1000)
+    spec: Spec = {"name": "subset", "epsilon": 10.0, "subset_size": k, "codebook": "ab" * 32}
+    return PrivateFeatures(descriptors, "sift", spec, Guarantee("local-dp", 10.0), random_keypoints(rng, False))
+
+
 EXAMPLES = {
     "raw": raw_features(),
     "raw, descriptors only": raw_features(full=False),
@@ -62,6 +71,8 @@ EXAMPLES = {
     ),
     "private subspaces": private_subspaces(),
     "private points": private_points(),
+    "private words": private_words(),
+    "private, one word each": private_words(1),
     "private, empty": PrivateFeatures(
         Subspaces(np.empty((0, D), np.float32), np.empty((0, M, D), np.float32)),
         "sift",
@@ -76,7 +87,9 @@ def assert_same(left: Features | PrivateFeatures, right: Features | PrivateFeatu
     assert type(left) is type(right)
     assert (left.kind, left.image_size) == (right.kind, right.image_size)
     assert type(left.descriptors) is type(right.descriptors)
-    names = ("values", "offset", "basis")
+    if isinstance(left.descriptors, WordSets):
+        assert repr(left.descriptors) == repr(right.descriptors)
+    names = ("values", "offset", "basis", "words")
     pairs = [(getattr(left.descriptors, name, None), getattr(right.descriptors, name, None)) for name in names]
     assert (left.keypoints is None) == (right.keypoints is None)
     for name in ("xy", "scale", "orientation", "response"):

@@ -22,6 +22,7 @@ _SHARED = (
     " (of 16 parts, 1 pair in 16 does), and such matches mean nothing"
 )
 _ZERO = 1e-3
+_SAMPLES, _SAMPLES_FOR_WORDS = 10_000, 200_000
 
 
 def match(
@@ -32,6 +33,12 @@ def match(
         float | None, typer.Option(help="Keep it only if it is nearer than this share of the second nearest.")
     ] = None,
     max_distance: Annotated[float | None, typer.Option(help="Keep it only if it is at most this far.")] = None,
+    codebook: Annotated[
+        Path | None, typer.Option(help="Codebook file of word sets.", show_default="the built-in one")
+    ] = None,
+    rule: Annotated[
+        str, typer.Option(help="How words match: vocabulary (same word) or nearest (mutual nearest words).")
+    ] = "vocabulary",
     out: Annotated[Path | None, typer.Option(help="Write indices (k, 2) and distances (k,): .npz.")] = None,
     picture: Annotated[Path | None, typer.Option(help="Draw the matches: .png or .jpg.")] = None,
     images: Annotated[
@@ -43,23 +50,18 @@ def match(
     max_features: MaxFeatures = 2048,
     json: Json = False,
 ) -> None:
-    """Match two images by the exact distances of their features.
+    """Match two images by the exact distances of their features, or by their words.
 
-    Also counts the matches that agree on one homography, as views of a flat scene or from one place do.
+    Also counts the matches that agree on one homography, as views of a flat scene or from one place do. Word sets give
+    several candidates a feature, most of them wrong by design: those that agree are the matches.
     Existing files named by --out and --picture are replaced.
 
     Example: featveil match query.veil reference.jpg --picture matches.png
     """
-    from featveil.geometry import agreeing
-    from featveil.matching import match as match_features
-
     _check_outputs(a, b, out, picture, images)
     first, second = _sides(a, b, kind, max_features)
-    found = match_features(first.features, second.features, mutual=mutual, ratio=ratio, max_distance=max_distance)
-    agree = None
-    if first.features.keypoints is not None and second.features.keypoints is not None:
-        xy_a, xy_b = first.features.keypoints.xy, second.features.keypoints.xy
-        agree = agreeing(xy_a[found.indices[:, 0]], xy_b[found.indices[:, 1]])
+    tests = {"mutual": mutual, "ratio": ratio, "max_distance": max_distance}
+    found, agree = _matched(first, second, tests, codebook, rule)
     drawn = _picture(first, second, found, agree, images) if picture is not None else None
     if out is not None:
         _write(out, found)
@@ -67,7 +69,8 @@ def match(
         from featveil.reports.pictures import write_picture
 
         write_picture(drawn, picture)
-    if first.private and second.private and shared_part(found, agree):
+    words = first.has_words or second.has_words
+    if first.private and second.private and not words and shared_part(found, agree):
         complain("warning", _SHARED)
     inliers = None if agree is None else int(agree.sum())
     result: dict[str, Any] = {
@@ -78,6 +81,29 @@ def match(
     }
     result |= {"out": None if out is None else str(out), "picture": None if picture is None else str(picture)}
     show(result, json, _text(result, out, picture))
+
+
+def _matched(
+    first: "_Side", second: "_Side", tests: dict[str, Any], codebook: Path | None, rule: str
+) -> "tuple[Matches, NDArray[np.bool_] | None]":
+    """The matches, and which of them agree on one homography where both sides have keypoints."""
+    from featveil.databases import load_database
+    from featveil.geometry import find_homography
+    from featveil.matching import match as match_features
+
+    words = first.has_words or second.has_words
+    if codebook is not None and not words:
+        raise InputError("--codebook is for word sets, and neither side has any: leave it out")
+    book = None if codebook is None else load_database(codebook)
+    chosen: Any = rule
+    found = match_features(first.features, second.features, codebook=book, rule=chosen, **tests)
+    if first.features.keypoints is None or second.features.keypoints is None:
+        return found, None
+    xy_a, xy_b = first.features.keypoints.xy, second.features.keypoints.xy
+    # Few of many candidates are right, so it takes many samples to draw four of those.
+    samples = _SAMPLES_FOR_WORDS if words else _SAMPLES
+    agree = find_homography(xy_a[found.indices[:, 0]], xy_b[found.indices[:, 1]], iterations=samples).agree
+    return found, agree
 
 
 def shared_part(found: "Matches", agree: "NDArray[np.bool_] | None") -> bool:
@@ -100,6 +126,12 @@ class _Side:
         from featveil.core import PrivateFeatures
 
         return isinstance(self.features, PrivateFeatures)
+
+    @property
+    def has_words(self) -> bool:
+        from featveil.core import WordSets
+
+        return isinstance(self.features.descriptors, WordSets)
 
     def facts(self) -> dict[str, Any]:
         """For --json."""

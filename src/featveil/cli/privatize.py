@@ -2,22 +2,19 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from featveil.cli.console import Json, complain, progress
+from featveil.cli.console import Json, progress
 from featveil.cli.extract import HDF5, MaxFeatures, Work, finish, has_images, named_images, read_features, targets
+from featveil.cli.methods import make_defense
+from featveil.cli.releases import Releases
 from featveil.core.errors import InputError, PrivacyError
-from featveil.core.files import make_folder
+from featveil.core.files import make_folder, replacing
 
 if TYPE_CHECKING:
-    from featveil.core import Defense, Features, PrivateFeatures
-
-_ATTACKS = "database lookup, clustering of features, overlap of keypoints"
-_ON_INTEGERS = ", lattice reduction (plain SIFT is integers; rootsift is not)"
-_ALWAYS_MEET = "subspaces of half the descriptor size always meet, so these can be matched with raw features only"
-_THREATS = "docs/threat-model.md"
+    from featveil.core import Account, Defense, Features, PrivateFeatures
 
 
 def privatize(
@@ -26,23 +23,50 @@ def privatize(
         typer.Argument(metavar="FEATURES...", help="Raw .veil files, images, folders of either, or hloc .h5 files."),
     ],
     out: Annotated[Path, typer.Option(help="A .veil file for one input, else a folder.")],
-    defense: Annotated[str, typer.Option(help="How descriptors are hidden: lifting.")] = "lifting",
+    defense: Annotated[
+        str, typer.Option(help="How descriptors are hidden: lifting, or with a proven bound subset, metric or naive.")
+    ] = "lifting",
     strategy: Annotated[
-        str, typer.Option(help="random, adversarial, hybrid, sub-adversarial, sub-hybrid or hybrid+.")
-    ] = "sub-hybrid",
-    dimension: Annotated[int, typer.Option(help="Dimension of the subspaces.")] = 4,
+        str | None,
+        typer.Option(
+            help="Lifting: random, adversarial, hybrid, sub-adversarial, sub-hybrid or hybrid+.",
+            show_default="sub-hybrid",
+        ),
+    ] = None,
+    dimension: Annotated[
+        int | None, typer.Option(help="Lifting: dimension of the subspaces.", show_default="4")
+    ] = None,
     random_share: Annotated[
-        float | None, typer.Option(help="Share of random directions.", show_default="the strategy's")
+        float | None, typer.Option(help="Lifting: share of random directions.", show_default="the strategy's")
+    ] = None,
+    epsilon: Annotated[
+        float | None, typer.Option(help="Subset, metric, naive: bound on the leakage of each descriptor.")
+    ] = None,
+    subset_size: Annotated[
+        int | None,
+        typer.Option(help="Subset, metric: words sent for each descriptor.", show_default="subset 2, metric 1"),
     ] = None,
     database: Annotated[
-        Path | None, typer.Option(help="Database file to draw from.", show_default="the built-in one")
+        Path | None,
+        typer.Option(
+            "--database",
+            "--codebook",
+            help="Database file that lifting draws from, or the codebook of subset and metric.",
+            show_default="the built-in one",
+        ),
     ] = None,
-    database_digest: Annotated[str | None, typer.Option(help="Refuse a database with another digest.")] = None,
+    database_digest: Annotated[
+        str | None, typer.Option("--database-digest", "--codebook-digest", help="Refuse a file with another digest.")
+    ] = None,
+    ledger: Annotated[
+        Path | None, typer.Option(help="Privacy ledger to charge; nothing is released unless it was recorded there.")
+    ] = None,
+    subject: Annotated[str | None, typer.Option(help="Person or device whose budget the ledger charges.")] = None,
     keep_geometry: Annotated[
         bool, typer.Option("--keep-geometry", help="Also release scale, orientation and response: they leak.")
     ] = False,
     allow_line: Annotated[
-        bool, typer.Option("--allow-line", help="Permit dimension 1, which hides almost nothing.")
+        bool, typer.Option("--allow-line", help="Lifting: permit dimension 1, which hides almost nothing.")
     ] = False,
     kind: Annotated[
         str | None,
@@ -59,30 +83,25 @@ def privatize(
 
     An input that cannot be read is reported and left out: exit code 1 if others worked, 2 if none did.
 
-    Example: featveil privatize query.jpg --out query.veil --dimension 4
+    Example: featveil privatize query.jpg --out query.veil --defense subset --epsilon 10
     """
-    method = _method(defense, _Choice(strategy, dimension, random_share, allow_line), database, database_digest)
+    options = {"strategy": strategy, "dimension": dimension, "random_share": random_share}
+    options |= {"epsilon": epsilon, "subset_size": subset_size, "allow_line": allow_line or None}
+    method = make_defense(defense, options, database, database_digest)
+    account = _account(ledger, subject, method)
     sources = _sources(features, kind, max_features)
     planned = targets(list(sources), out)
     skipped = _check_targets(sources, planned, resume, overwrite)
     _check_settings([planned[name] for name in skipped], method)
-    release = _Release(method, keep_geometry)
-    work = Work(lambda path: release.make(_raw(sources[str(path)])), len(planned))
+    releases = Releases(method, keep_geometry, account)
+    work = Work(lambda path: releases.make(_raw(sources[str(path)])), len(planned))
     work.skipped = len(skipped)
     with progress("privatizing") as report:
         work.report = report
         for name, target in planned.items():
             if name not in skipped:
-                _release_one(name, target, work, release)
-    finish(work, out, release.facts(work), json, release.text())
-
-
-@dataclass(frozen=True)
-class _Choice:
-    strategy: str
-    dimension: int
-    random_share: float | None
-    allow_line: bool
+                _release_one(name, target, work, releases)
+    finish(work, out, releases.facts(work.features), json, releases.text())
 
 
 @dataclass(frozen=True)
@@ -95,21 +114,17 @@ class _Source:
     max_features: int
 
 
-def _method(defense: str, choice: _Choice, database: Path | None, digest: str | None) -> "Defense":
-    from featveil.databases import load_database
-    from featveil.defenses import DEFENSES, Lifting
+def _account(ledger: Path | None, subject: str | None, method: "Defense") -> "Account | None":
+    """Where releases are charged; raises InputError when only one of the two is given or the method has no epsilon."""
+    if (ledger is None) != (subject is None):
+        raise InputError("--ledger and --subject go together: the ledger charges a subject")
+    if ledger is None or subject is None:
+        return None
+    from featveil.ledger import Ledger
 
-    if defense == "identity":
-        raise PrivacyError("identity hides nothing, so its result is never written for release: use lifting")
-    if defense not in DEFENSES:
-        raise InputError(f"unknown defense {defense!r}: use lifting")
-    if digest is not None and database is None:
-        raise InputError("--database-digest needs --database: the built-in one is verified by itself")
-    lifting = Lifting(choice.strategy, choice.dimension, choice.random_share, allow_line=choice.allow_line)
-    if database is None:
-        return lifting
-    made = load_database(database, digest)
-    return Lifting(choice.strategy, choice.dimension, choice.random_share, made, choice.allow_line)
+    if method.guarantee().epsilon is None:
+        raise InputError("a ledger accounts for differential privacy, which lifting does not have: use subset")
+    return Ledger(ledger).account(subject)
 
 
 def _sources(inputs: list[Path], kind: str | None, max_features: int) -> dict[str, _Source]:
@@ -176,80 +191,19 @@ def _raw(source: _Source) -> "Features":
     return features
 
 
-class _Release:
-    """Makes the releases, and remembers what the last one was for the summary."""
-
-    def __init__(self, method: "Defense", keep_geometry: bool) -> None:
-        self.method, self.keep_geometry = method, keep_geometry
-        self.last: PrivateFeatures | None = None
-        self.bytes = 0
-
-    def make(self, features: "Features") -> "PrivateFeatures":
-        """One release, with fresh randomness."""
-        from featveil.core import Subspaces
-        from featveil.defenses import privatize as privatize_features
-
-        first = self.last is None
-        self.last = privatize_features(features, self.method, keep_geometry=self.keep_geometry)
-        hidden = self.last.descriptors
-        if first and isinstance(hidden, Subspaces) and 2 * hidden.dimension >= hidden.size:
-            complain("warning", f"{_ALWAYS_MEET} (dimension {hidden.dimension} of {hidden.size})")
-        return self.last
-
-    def leaks(self) -> list[str]:
-        """What a receiver reads off without any attack."""
-        keypoints = self.last.keypoints if self.last else None
-        geometry = [name for name in ("scale", "orientation", "response") if getattr(keypoints, name, None) is not None]
-        positions = ["position"] if keypoints is not None else []
-        return [
-            *(f"{name} of every feature" for name in positions + geometry),
-            "number of features",
-            *(["image size"] if self.last and self.last.image_size else []),
-        ]
-
-    def attacks(self) -> str:
-        """Attacks that are known to apply to the last release."""
-        return _ATTACKS + (_ON_INTEGERS if self.last and self.last.kind == "sift" else "")
-
-    def facts(self, work: "Work[PrivateFeatures]") -> dict[str, Any]:
-        """For --json."""
-        if self.last is None:
-            return {"features": 0, "bytes": 0}
-        return {
-            "features": work.features,
-            "bytes": self.bytes,
-            "kind": self.last.kind,
-            "defense": self.last.defense,
-            "guarantee": {"kind": self.last.guarantee.kind, "epsilon": self.last.guarantee.epsilon},
-            "leaks": self.leaks(),
-            "known_attacks": self.attacks(),
-        }
-
-    def text(self) -> str:
-        """For a person."""
-        if self.last is None:
-            return ""
-        spec = self.last.defense
-        digest = f", database {str(spec['database'])[:12]}" if spec.get("database") else ""
-        return "\n".join(
-            (
-                f"defense    {spec['name']}: {spec['strategy']}, dimension {spec['dimension']}{digest}",
-                f"guarantee  {self.last.guarantee.kind}: judged by known attacks only, nothing is proved",
-                f"leaks      {', '.join(self.leaks())}",
-                f"attacks    exist: {self.attacks()} ({_THREATS})",
-            )
-        )
-
-
-def _release_one(name: str, target: Path, work: "Work[PrivateFeatures]", release: _Release) -> None:
-    from featveil.formats.veil import save
+def _release_one(name: str, target: Path, work: "Work[PrivateFeatures]", releases: Releases) -> None:
+    """Charged once the bytes are made and before they are written: what is not recorded is not released."""
+    from featveil.formats.veil import encode
 
     private = work.tried(Path(name))
     if private is None:
         return
+    content = encode(private)
     make_folder(target.parent)
-    save(private, target)
+    releases.count(private, name)
+    with replacing(target) as temporary:
+        temporary.write_bytes(content)
     work.written += 1
     work.features += len(private)
-    release.bytes += target.stat().st_size
+    releases.bytes += len(content)
     work.advance()

@@ -1,0 +1,53 @@
+"""Options of the command line -> a defense, with a clear error for every option that does not belong to it."""
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from featveil.core.errors import InputError, PrivacyError
+
+if TYPE_CHECKING:
+    from featveil.core import Defense
+
+
+def make_defense(name: str, options: dict[str, Any], database: Path | None, digest: str | None) -> "Defense":
+    """The defense called `name` with those of `options` that were given (not None).
+
+    `database` is the file that lifting draws from or the codebook of a mechanism with words; it must have `digest`.
+    """
+    from featveil.databases import load_database
+    from featveil.defenses import DEFENSES
+
+    usable = [known for known in DEFENSES if known != "identity"]
+    if name not in DEFENSES:
+        raise InputError(f"unknown defense {name!r}: use one of {', '.join(usable)}")
+    fields = {field.name: field for field in dataclasses.fields(DEFENSES[name])}
+    given = {option: value for option, value in options.items() if value is not None}
+    for option in given:
+        if option not in fields:
+            raise InputError(f"{_flag(option)} does not belong to {name}: {_takes(list(fields))}")
+    if "epsilon" in fields and "epsilon" not in given:
+        raise InputError(f"{name} needs --epsilon, the bound on what a descriptor leaks: see featveil subset plan")
+    if digest is not None and database is None:
+        raise InputError("--database-digest needs --database: the built-in one is verified by itself")
+    if database is not None:
+        role = next((role for role in ("database", "codebook") if role in fields), None)
+        if role is None:
+            raise InputError(f"--database does not belong to {name}: {_takes(list(fields))}")
+        given[role] = load_database(database, digest)
+    made: Defense = DEFENSES[name](**given)
+    if made.guarantee().kind == "none":
+        raise PrivacyError(f"this hides nothing, so its result is never written for release: {_advice(name)}")
+    return made
+
+
+def _flag(option: str) -> str:
+    return "--" + option.replace("_", "-")
+
+
+def _takes(fields: list[str]) -> str:
+    return f"it takes {', '.join(map(_flag, fields))}" if fields else "it takes no option"
+
+
+def _advice(name: str) -> str:
+    return "use lifting or subset" if name == "identity" else "an infinite epsilon is for studies with the Python API"

@@ -1,0 +1,117 @@
+"""What the privatize command says about its releases: the guarantee, what leaks, what attacks are known."""
+
+from typing import TYPE_CHECKING, Any
+
+from featveil.cli.console import complain
+
+if TYPE_CHECKING:
+    from featveil.core import Account, Defense, Features, PrivateFeatures
+
+_LIFTING_ATTACKS = "database lookup, clustering of features, overlap of keypoints"
+_ON_INTEGERS = ", lattice reduction (plain SIFT is integers; rootsift is not)"
+_ALWAYS_MEET = "subspaces of half the descriptor size always meet, so these can be matched with raw features only"
+_NOT_SHOWN = ("name", "random_directions", "epsilon")  # epsilon stands in the next line, with that of the image
+_THREATS = "docs/threat-model.md"
+
+
+class Releases:
+    """Makes the releases of one command, and remembers what they add up to for the summary."""
+
+    def __init__(self, method: "Defense", keep_geometry: bool, account: "Account | None") -> None:
+        self.method, self.keep_geometry, self.account = method, keep_geometry, account
+        self.last: PrivateFeatures | None = None
+        self.largest = 0  # features of one image
+        self.bytes = 0
+        self.left: float | None = None  # of the account
+
+    def make(self, features: "Features") -> "PrivateFeatures":
+        """One release, with fresh randomness."""
+        from featveil.core import Subspaces
+        from featveil.defenses import privatize
+
+        first = self.last is None
+        self.last = privatize(features, self.method, keep_geometry=self.keep_geometry)
+        hidden = self.last.descriptors
+        if first and isinstance(hidden, Subspaces) and 2 * hidden.dimension >= hidden.size:
+            complain("warning", f"{_ALWAYS_MEET} (dimension {hidden.dimension} of {hidden.size})")
+        return self.last
+
+    def count(self, private: "PrivateFeatures", label: str) -> None:
+        """Charge the account, if there is one, for what is about to be written."""
+        self.largest = max(self.largest, len(private))
+        if self.account is not None:
+            self.left = self.account.charge(private, label)
+
+    def facts(self, features: int) -> dict[str, Any]:
+        """For --json; `features` of all releases."""
+        if self.last is None:
+            return {"features": 0, "bytes": 0}
+        guarantee = self.last.guarantee
+        return {
+            "features": features,
+            "bytes": self.bytes,
+            "kind": self.last.kind,
+            "defense": self.last.defense,
+            "guarantee": {
+                "kind": guarantee.kind,
+                "epsilon": guarantee.epsilon,
+                "unit": guarantee.unit,
+                "image_epsilon": guarantee.compose(self.largest).epsilon,
+            },
+            "leaks": self._leaks(),
+            "known_attacks": self._attacks(),
+            "budget_left": self.left,
+        }
+
+    def text(self) -> str:
+        """For a person."""
+        if self.last is None:
+            return ""
+        lines = [
+            f"defense    {self._defense()}",
+            f"guarantee  {self._guarantee()}",
+            f"leaks      {', '.join(self._leaks())}",
+            f"attacks    {self._attacks()} ({_THREATS})",
+        ]
+        return "\n".join(lines + ([] if self.left is None else [f"budget     {self.left:,g} left"]))
+
+    def _defense(self) -> str:
+        spec = self.last.defense if self.last else {}
+        shown = {key: value for key, value in spec.items() if value is not None and key not in _NOT_SHOWN}
+        shown |= {key: str(spec[key])[:12] for key in ("database", "codebook") if spec.get(key)}
+        return f"{spec.get('name')}: " + ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in shown.items())
+
+    def _guarantee(self) -> str:
+        guarantee = self.last.guarantee if self.last else None
+        if guarantee is None or guarantee.epsilon is None:
+            return "empirical: judged by known attacks only, nothing is proved"
+        image = guarantee.compose(self.largest).epsilon
+        unit = " and unit of distance" if guarantee.kind == "metric-dp" else ""
+        return (
+            f"{guarantee.kind}: epsilon {guarantee.epsilon:g} a descriptor{unit},"
+            f" {image:,g} for an image of {self.largest:,} (they add up)"
+        )
+
+    def _leaks(self) -> list[str]:
+        """What a receiver reads off without any attack."""
+        keypoints = self.last.keypoints if self.last else None
+        geometry = [name for name in ("scale", "orientation", "response") if getattr(keypoints, name, None) is not None]
+        positions = ["position"] if keypoints is not None else []
+        return [
+            *(f"{name} of every feature" for name in positions + geometry),
+            "number of features",
+            *(["image size"] if self.last and self.last.image_size else []),
+        ]
+
+    def _attacks(self) -> str:
+        """What is known to work against the last release."""
+        from featveil.defenses import Lifting, Subset
+
+        if isinstance(self.method, Lifting):
+            return "exist: " + _LIFTING_ATTACKS + (_ON_INTEGERS if self.last and self.last.kind == "sift" else "")
+        if isinstance(self.method, Subset) and self.last:
+            coin = self.method.for_kind(self.last.kind).coin
+            share = float(coin.probability) / self.method.subset_size
+            chance = f"{min(share, 0.999):.1%}" if share >= 0.001 else "below 0.1%"
+            return f"none beats the bound; a blind guess at the true word of a feature is right {chance} of the time"
+        return "none beats the bound"
