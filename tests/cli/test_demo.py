@@ -26,6 +26,11 @@ def test_page_and_release(run: Any, tmp_path: Path) -> None:
     assert row["private_raw"]["inliers"] > 0.7 * shown["raw"]["inliers"]
     assert row["private_private"]["inliers"] > 0.5 * shown["raw"]["inliers"]
     assert f"{row['private_private']['inliers']} of {row['private_private']['matches']} matches agree" in page
+    words = shown["subset"]
+    assert [each["epsilon"] for each in words] == [12, 10, 8]
+    assert all(each["image_epsilon"] == 300 * each["epsilon"] for each in words)
+    assert words[0]["inliers"] > 0.3 * shown["raw"]["inliers"]
+    assert words[0]["guess"] > words[1]["guess"] > words[2]["guess"]
     private = fv.load(tmp_path / "out/query.veil")
     assert isinstance(private, fv.PrivateFeatures)
     assert private.keypoints is not None and private.keypoints.scale is None
@@ -34,7 +39,7 @@ def test_page_and_release(run: Any, tmp_path: Path) -> None:
 
 def test_a_redraw_is_owned_up_to(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answers = iter([False, False, True, False])  # raw, private with raw, private with private twice
-    monkeypatch.setattr(command, "shared_part", lambda found, agree: next(answers))
+    monkeypatch.setattr(command, "shared_part", lambda found, agree: next(answers, False))
     result = run("demo", "--out", tmp_path / "out")
     assert "released again, 1 x" in result.stdout
     assert result.stdout.rstrip().endswith("index.html")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from featveil.core import Guarantee, Keypoints, PrivateFeatures, Subspaces
-from featveil.reports.page import Count, Row, Run, render
+from featveil.reports.page import Count, Row, Run, WordRow, Words, render
 
 VOID = {"meta", "img", "br", "link"}
 
@@ -24,8 +24,11 @@ def run() -> Run:
         Keypoints(np.zeros((1500, 2), np.float32)),
     )
     rows = [Row(2, Count(90, 81), Count(80, 72)), Row(4, Count(70, 63), Count(60, 54))]
+    bound = [WordRow(12.0, 18_000.0, 0.244, Count(500, 60)), WordRow(10.0, 15_000.0, 0.211, Count(450, 45))]
+    words = Words(4, 16384, bound, bound[1], picture, 37_000)
     sizes = (3_082_264, 640_000)
-    return Run(picture, picture, picture, picture, picture, picture, Count(100, 90), rows, 4, private, *sizes, 12.3)
+    pictures = (picture,) * 6
+    return Run(*pictures, Count(100, 90), rows, 4, words, private, *sizes, 12.3)
 
 
 class Page(HTMLParser):
@@ -54,7 +57,7 @@ def test_page_is_whole_and_loads_nothing(run: Run) -> None:
     text = render(run)
     page = Page(text)
     assert page.open == []
-    assert len(page.loads) == 6
+    assert len(page.loads) == 7
     assert all(value.startswith("data:image/jpeg;base64,") for value in page.loads)
     assert all(page.alts)
     assert not re.search(r"https?://|url\(|@import|<script", text)
@@ -69,6 +72,10 @@ def test_page_has_the_numbers(run: Run) -> None:
     assert "of 3.1 MB (the raw features would take 640 kB)" in text
     assert "a subspace: 640 numbers" in text
     assert "70% of raw" in text
+    assert "45 of 450 candidates agree" in text
+    assert "12 <span>(18,000 for the image)</span>" in text  # no epsilon without that of the image
+    assert "ε = 10 (15,000 for the image)" in text
+    assert "takes 37 kB" in text
 
 
 def test_page_is_honest(run: Run) -> None:

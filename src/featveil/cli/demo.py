@@ -16,11 +16,15 @@ from featveil.core.files import check_folder, make_folder, replacing
 
 if TYPE_CHECKING:
     from featveil.core import Features, PrivateFeatures
-    from featveil.reports.page import Count, Row, Run
+    from featveil.reports.page import Count, Row, Run, Words
     from featveil.reports.pictures import Panel, Picture
 
 _DIMENSIONS = (2, 4, 8)
 _SHOWN = 4
+_EPSILONS = (12.0, 10.0, 8.0)
+_EPSILON_SHOWN = 10.0
+_SUBSET_SIZE = 4
+_SAMPLES_FOR_WORDS = 200_000
 _FEATURES = 1200
 _KIND = "sift"
 # When both sides drew the same sub-database (1 time in 16) the reference is released again; the page says so.
@@ -90,13 +94,14 @@ def _run(images: tuple[Path, Path], report: Callable[[int, int], None]) -> "tupl
         _Side(features, panel(features.keypoints, picture, features.image_size))
         for features, picture in zip((query, reference), pictures, strict=True)
     ]
-    raw = _compare(*raw_sides)
-    report(1, 1 + len(_DIMENSIONS))
+    raw = _compare(raw_sides[0], raw_sides[1])
+    steps = 2 + len(_DIMENSIONS)
+    report(1, steps)
     rows, shown = [], {}
     for done, dimension in enumerate(_DIMENSIONS):
         row, shown[dimension] = _lifted(query, raw_sides[1], reference, dimension)
         rows.append(row)
-        report(2 + done, 1 + len(_DIMENSIONS))
+        report(2 + done, steps)
     private, one_picture, both_picture = shown[_SHOWN]
     run = Run(
         query=pictures[0],
@@ -108,6 +113,7 @@ def _run(images: tuple[Path, Path], report: Callable[[int, int], None]) -> "tupl
         raw=raw.count,
         rows=rows,
         shown=_SHOWN,
+        words=_words(query, raw_sides[1]),
         release=private,
         file_bytes=len(encode(private)),
         raw_bytes=len(encode(query)),
@@ -134,21 +140,43 @@ def _lifted(
     return Row(dimension, one.count, both.count, redrawn), (private, one.picture, both.picture)
 
 
+def _words(query: "Features", seen: _Side) -> "Words":
+    """The subset mechanism at every epsilon, against the raw reference."""
+    from featveil.databases import builtin
+    from featveil.defenses import Subset, privatize
+    from featveil.formats.veil import encode
+    from featveil.reports.page import WordRow, Words
+
+    rows, pictures, sizes = {}, {}, {}
+    mechanisms = [Subset(epsilon, _SUBSET_SIZE).for_kind(query.kind) for epsilon in _EPSILONS]
+    for mechanism in mechanisms:
+        private = privatize(query, mechanism)
+        outcome = _compare(_hidden(private), seen, _SAMPLES_FOR_WORDS)
+        total = private.guarantee.compose(len(private)).epsilon or 0.0
+        guess = float(mechanism.coin.probability) / _SUBSET_SIZE
+        epsilon = mechanism.epsilon
+        rows[epsilon] = WordRow(epsilon, total, guess, outcome.count)
+        pictures[epsilon], sizes[epsilon] = outcome.picture, len(encode(private))
+    shown = _EPSILON_SHOWN
+    size = len(builtin(query.kind))
+    return Words(_SUBSET_SIZE, size, list(rows.values()), rows[shown], pictures[shown], sizes[shown])
+
+
 def _hidden(private: "PrivateFeatures") -> _Side:
     from featveil.reports.pictures import panel
 
     return _Side(private, panel(private.keypoints, None, private.image_size))
 
 
-def _compare(a: _Side, b: _Side) -> _Outcome:
-    from featveil.geometry import agreeing
+def _compare(a: _Side, b: _Side, samples: int = 10_000) -> _Outcome:
+    from featveil.geometry import find_homography
     from featveil.matching import match
     from featveil.reports.page import Count
     from featveil.reports.pictures import draw_matches
 
     found = match(a.features, b.features)
     pairs = found.indices
-    agree = agreeing(a.panel.xy[pairs[:, 0]], b.panel.xy[pairs[:, 1]])
+    agree = find_homography(a.panel.xy[pairs[:, 0]], b.panel.xy[pairs[:, 1]], iterations=samples).agree
     picture = draw_matches(a.panel, b.panel, pairs, agree)
     return _Outcome(Count(len(pairs), int(agree.sum())), picture, shared_part(found, agree))
 
@@ -176,6 +204,10 @@ def _facts(run: "Run", out: Path) -> dict[str, Any]:
         "features": len(run.release),
         "raw": vars(run.raw),
         "lifting": rows,
+        "subset": [
+            {"epsilon": row.epsilon, "image_epsilon": row.image_epsilon, "guess": row.guess, **vars(row.count)}
+            for row in run.words.rows
+        ],
     }
 
 
@@ -187,4 +219,9 @@ def _text(run: "Run", out: Path) -> str:
             f"private with private  {row.both_sides.inliers} of {row.both_sides.matches}"
             + (f" (same database part drawn: reference released again, {row.redrawn} x)" if row.redrawn else ""),
         ]
+    lines += [
+        f"words with raw        {row.count.inliers} of {row.count.matches}"
+        f" (epsilon {row.epsilon:g} a feature, {row.image_epsilon:,.0f} for the image)"
+        for row in run.words.rows
+    ]
     return "\n".join([*lines, f"Open {(out / 'index.html').resolve()}"])

@@ -32,6 +32,28 @@ class Row:
     redrawn: int = 0  # releases of the reference that were drawn again, see page.html
 
 
+@dataclass(frozen=True)
+class WordRow:
+    """One line of the table with a proven bound: epsilon of a descriptor and of the image, and what it costs."""
+
+    epsilon: float
+    image_epsilon: float
+    guess: float  # how often a blind guess at the word of a feature is right
+    count: Count
+
+
+@dataclass(frozen=True)
+class Words:
+    """The subset mechanism: `words` sent for each feature, in a file of `file_bytes`; one row an epsilon."""
+
+    words: int
+    codebook_size: int
+    rows: Sequence[WordRow]
+    shown: WordRow  # that of the picture
+    matches: Picture
+    file_bytes: int
+
+
 @dataclass(frozen=True, eq=False)
 class Run:
     """Everything the page shows. Pictures are uint8 RGB."""
@@ -45,6 +67,7 @@ class Run:
     raw: Count
     rows: Sequence[Row]
     shown: int  # dimension of the pictures
+    words: Words
     release: PrivateFeatures
     file_bytes: int
     raw_bytes: int
@@ -69,12 +92,37 @@ def render(run: Run) -> str:
         "redrawn": _redrawn(run.rows),
         "rows": "\n".join(_row(row, run.raw) for row in run.rows),
     }
+    values |= _word_values(run.words, run.raw)
     for name, count in counts.items():
         values |= {f"{name}_matches": f"{count.matches:,}", f"{name}_inliers": f"{count.inliers:,}"}
         values[f"{name}_share"] = _share(count.inliers, run.raw.inliers)
     for name in ("query", "reference", "positions", "raw_matches", "one_side_matches", "both_sides_matches"):
         values[f"{name}_image"] = _embedded(getattr(run, name))
     return Template(_LAYOUT.read_text(encoding="utf-8")).substitute(values)
+
+
+def _word_values(words: Words, raw: Count) -> dict[str, object]:
+    shown = words.shown
+    return {
+        "words": words.words,
+        "codebook_size": f"{words.codebook_size:,}",
+        "word_file": _bytes(words.file_bytes),
+        "word_rows": "\n".join(_word_row(row, raw) for row in words.rows),
+        "word_epsilon": f"{shown.epsilon:g}",
+        "word_image_epsilon": f"{shown.image_epsilon:,.0f}",
+        "word_matches": f"{shown.count.matches:,}",
+        "word_inliers": f"{shown.count.inliers:,}",
+        "word_matches_image": _embedded(words.matches),
+    }
+
+
+def _word_row(row: WordRow, raw: Count) -> str:
+    count = row.count
+    return (
+        f"<tr><th scope='row'>{row.epsilon:g} <span>({row.image_epsilon:,.0f} for the image)</span></th>"
+        f"<td>{100 * row.guess:.1f}%</td><td>{count.inliers:,} <span>of {count.matches:,}</span></td>"
+        f"<td>{_share(count.inliers, raw.inliers)}</td></tr>"
+    )
 
 
 def _row(row: Row, raw: Count) -> str:
