@@ -24,15 +24,17 @@ from featveil.core import (
     PrivateFeatures,
     SecureRandomness,
     Subspaces,
+    WordSets,
 )
 
 if TYPE_CHECKING:
     from featveil import distances
     from featveil.databases import Database, builtin, load_database, save_database
-    from featveil.defenses import Identity, Lifting, privatize
+    from featveil.defenses import Identity, Lifting, Metric, Naive, Subset, privatize
     from featveil.extractors import extract
     from featveil.formats.veil import load, save
-    from featveil.matching import NearestMatcher, match
+    from featveil.ledger import Ledger
+    from featveil.matching import NearestMatcher, WordMatcher, match
 
 __version__ = "0.1.0"
 
@@ -48,16 +50,22 @@ __all__ = [
     "Identity",
     "InputError",
     "Keypoints",
+    "Ledger",
     "Lifting",
     "Matches",
+    "Metric",
     "MissingExtraError",
+    "Naive",
     "NearestMatcher",
     "NotFittedError",
     "Points",
     "PrivacyError",
     "PrivateFeatures",
     "SecureRandomness",
+    "Subset",
     "Subspaces",
+    "WordMatcher",
+    "WordSets",
     "builtin",
     "distances",
     "extract",
@@ -72,8 +80,13 @@ __all__ = [
 _HOMES = {
     "Database": "featveil.databases",
     "Identity": "featveil.defenses",
+    "Ledger": "featveil.ledger",
     "Lifting": "featveil.defenses",
+    "Metric": "featveil.defenses",
+    "Naive": "featveil.defenses",
     "NearestMatcher": "featveil.matching",
+    "Subset": "featveil.defenses",
+    "WordMatcher": "featveil.matching",
     "builtin": "featveil.databases",
     "extract": "featveil.extractors",
     "load": "featveil.formats.veil",

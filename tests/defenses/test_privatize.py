@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -5,7 +7,9 @@ from featveil.core import Defense, Features, InputError, Keypoints, Points, Priv
 from featveil.databases import builtin
 from featveil.defenses import DEFENSES, privatize
 from featveil.distances import matrix
-from featveil.formats.veil import encode
+from featveil.formats.veil import decode, encode
+
+BOUNDED = ("naive", "subset", "metric")
 
 
 def features(n: int = 6, kind: str = "sift") -> Features:
@@ -14,13 +18,18 @@ def features(n: int = 6, kind: str = "sift") -> Features:
     return Features(Points(builtin("sift").points()[:n]), kind, Keypoints(xy, ones, ones, ones), (64, 48))
 
 
+def make(name: str) -> Any:
+    """The defense with as few settings as it takes."""
+    return DEFENSES[name](epsilon=10.0) if name in BOUNDED else DEFENSES[name]()
+
+
 @pytest.mark.parametrize("name", DEFENSES)
 class TestEveryDefense:
     """The contract: listing a defense in the registry tests it."""
 
     def test_release_keeps_order_kind_size_and_positions_only(self, name: str) -> None:
         raw = features()
-        private = privatize(raw, DEFENSES[name]())
+        private = privatize(raw, make(name))
         assert isinstance(private, PrivateFeatures)
         assert len(private) == len(raw)
         assert (private.kind, private.image_size) == (raw.kind, raw.image_size)
@@ -32,21 +41,21 @@ class TestEveryDefense:
         assert private.keypoints.response is None
 
     def test_geometry_only_on_request(self, name: str) -> None:
-        private = privatize(features(), DEFENSES[name](), keep_geometry=True)
+        private = privatize(features(), make(name), keep_geometry=True)
         assert private.keypoints is not None
         assert private.keypoints.scale is not None
 
     def test_spec_has_a_name_and_no_seed(self, name: str) -> None:
-        spec = privatize(features(), DEFENSES[name](), rng=np.random.default_rng(5)).defense
+        spec = privatize(features(), make(name), rng=np.random.default_rng(5)).defense
         assert spec["name"] == name
         assert not any("seed" in key for key in spec)
         assert all(isinstance(value, str | int | float | bool | None) for value in spec.values())
 
     def test_a_seeded_study_repeats(self, name: str) -> None:
-        defense: Defense = DEFENSES[name]().for_kind("sift")
+        defense: Defense = make(name).for_kind("sift")
         points = features().descriptors
         first, second = (defense.privatize(points, np.random.default_rng(5)) for _ in range(2))
-        for field in ("values", "offset", "basis"):
+        for field in ("values", "offset", "basis", "words"):
             if hasattr(first, field):
                 assert (getattr(first, field) == getattr(second, field)).all()
 
@@ -56,11 +65,31 @@ class TestEveryDefense:
 
         for source in ("default_rng", "random", "rand", "uniform"):
             monkeypatch.setattr(np.random, source, refuse)
-        privatize(features(), DEFENSES[name]())
+        privatize(features(), make(name))
+
+    def test_it_claims_an_epsilon_exactly_where_one_is_proved(self, name: str) -> None:
+        private = privatize(features(), make(name))
+        assert (private.guarantee.epsilon == 10.0) == (name in BOUNDED)
+        if name != "identity":
+            decoded = decode(encode(private))
+            assert isinstance(decoded, PrivateFeatures)
+            assert (decoded.guarantee, decoded.defense) == (private.guarantee, private.defense)
+
+    def test_nothing_comes_back_when_the_account_is_short(self, name: str) -> None:
+        charged: list[PrivateFeatures] = []
+
+        class Short:
+            def charge(self, private: PrivateFeatures, label: str = "") -> float:
+                charged.append(private)
+                raise PrivacyError("nothing left")
+
+        with pytest.raises(PrivacyError, match="nothing left"):
+            privatize(features(), make(name), account=Short())
+        assert len(charged) == 1
 
     def test_an_image_without_features(self, name: str) -> None:
         empty = Features(Points(np.empty((0, 128), np.float32)), "sift")
-        assert len(privatize(empty, DEFENSES[name]())) == 0
+        assert len(privatize(empty, make(name))) == 0
 
 
 def test_what_hides_nothing_is_not_written_as_private() -> None:
