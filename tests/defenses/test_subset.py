@@ -45,7 +45,9 @@ def test_every_output_of_every_pair_of_inputs_keeps_epsilon(size: int, k: int, e
     outputs = [frozenset(chosen) for chosen in combinations(range(size), k)]
     for shares in every:
         assert sum(shares.values()) == 1
-        assert shares.keys() == set(outputs)  # nothing is impossible: an output that rules out an input breaks any bound
+        assert shares.keys() == set(
+            outputs
+        )  # nothing is impossible: an output that rules out an input breaks any bound
     worst = max(a[output] / b[output] for output in outputs for a in every for b in every)
     assert worst <= power_of_e(epsilon)
     if epsilon <= 16:  # and nothing is given away: the bound is reached but for the rounding of the coin

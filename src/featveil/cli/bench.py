@@ -1,17 +1,23 @@
 """featveil bench: measure how well private features match, and how fast."""
 
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
 
-from featveil.cli.console import Json, progress, show, stderr, table
+from featveil.cli.console import Json, printable, progress, show, stderr, table
 
 if TYPE_CHECKING:
     from featveil.core import Points
     from featveil.core.records import Record
-    from featveil.reports import MatchingRow
+    from featveil.databases import Database
+    from featveil.reports import MatchingRow, WordsRow
+    from featveil.tasks.resuming import Report
 
 app = typer.Typer(no_args_is_help=True, help="Measure how well private features match, and how fast.")
 
@@ -43,17 +49,47 @@ def matching(
 
     settings = Settings(kind, max_features, seed)
     chosen = DEFAULT_STRATEGIES if strategies is None else tuple(_words(strategies, "--strategies"))
-    schemes = make_schemes(kind, chosen, _numbers(dimensions))
+    schemes = make_schemes(kind, chosen, _numbers(dimensions, "--dimensions"))
     scenes = load_hpatches(dataset)
     _make_folder(out)
     path = out / "records.jsonl"
-    try:
-        with progress("matching") as report:
-            records = run_resumable(scenes, schemes, settings, path, report)
-    except KeyboardInterrupt:
-        stderr.print(f"Stopped. The same command goes on from {path}", markup=False, highlight=False)
-        raise typer.Exit(130) from None
+    records = _stoppable("matching", path, lambda report: run_resumable(scenes, schemes, settings, path, report))
     _publish(records, out, json)
+
+
+@app.command()
+def words(
+    dataset: Annotated[Path, typer.Argument(help="Folder of scenes in HPatches layout.")],
+    out: Annotated[Path, typer.Option(help="Folder for records.jsonl, table.md and curve.png.")],
+    codebooks: Annotated[
+        str | None, typer.Option(help="Codebook files, separated by commas.", show_default="the built-in one")
+    ] = None,
+    epsilons: Annotated[str, typer.Option(help="Epsilons of a descriptor, separated by commas.")] = "16,14,12,10",
+    subset_sizes: Annotated[str, typer.Option(help="Words sent for each descriptor.")] = "1,2,4,8,16",
+    nearest_sizes: Annotated[str, typer.Option(help="Of these, run rule nearest, too; 0 for none.")] = "2,4",
+    max_features: Annotated[int, typer.Option(help="Features to use of each image, the strongest.")] = 1500,
+    iterations: Annotated[int, typer.Option(help="Most iterations of the robust homography.")] = 100_000,
+    kind: Annotated[str, typer.Option(help="Descriptor kind.")] = "sift",
+    seed: Annotated[int, typer.Option(help="A study may be repeatable; a release never is.")] = 0,
+    json: Json = False,
+) -> None:
+    """Homographies found between raw images and word sets, for every codebook, epsilon and subset size.
+
+    Stop it with Ctrl-C at any time: the same command goes on where it stopped (from OUT/records.jsonl).
+
+    Example: featveil bench words hpatches-sequences/ --out results/ --epsilons 12,10 --subset-sizes 1,4
+    """
+    from featveil.datasets import load_hpatches
+    from featveil.tasks.words import Settings, make_schemes, run_resumable
+
+    settings = Settings(kind, max_features, seed, iterations)
+    sizes, nearest = _numbers(subset_sizes, "--subset-sizes"), _numbers(nearest_sizes, "--nearest-sizes")
+    schemes = make_schemes(kind, _codebooks(codebooks, kind), _reals(epsilons, "--epsilons"), sizes, nearest)
+    scenes = load_hpatches(dataset)
+    _make_folder(out)
+    path = out / "records.jsonl"
+    records = _stoppable("words", path, lambda report: run_resumable(scenes, schemes, settings, path, report))
+    _publish_words(records, out, json)
 
 
 @app.command()
@@ -74,7 +110,7 @@ def runtime(
     """
     from featveil.tasks.runtime import Timing, measure
 
-    wanted = _numbers(dimensions)
+    wanted = _numbers(dimensions, "--dimensions")
     first, second = _two_sets(kind, features, images)
     timings: list[Timing] = []
     with progress("timing") as report:
@@ -98,22 +134,39 @@ def runtime(
     show({"timings": [asdict(timing) for timing in timings]}, json, text)
 
 
-def _publish(records: "list[Record]", out: Path, json: bool) -> None:
-    """Write table.md and, where matplotlib is there, curve.png; print the table."""
+def _stoppable(name: str, path: Path, run: "Callable[[Report], list[Record]]") -> "list[Record]":
+    """The records of `run` under a progress bar; Ctrl-C ends the command and says how to go on."""
+    try:
+        with progress(name) as report:
+            return run(report)
+    except KeyboardInterrupt:
+        stderr.print(f"Stopped. The same command goes on from {path}", markup=False, highlight=False)
+        raise typer.Exit(130) from None
+
+
+def _write_reports(out: Path, markdown: str, draw: Callable[[Path], None]) -> list[str]:
+    """Write table.md and, where matplotlib is there, curve.png; the files of the folder."""
     from featveil.core import MissingExtraError
     from featveil.core.files import replacing
-    from featveil.reports import draw_matching_curves, matching_cells, matching_markdown, summarize_matching
 
-    rows: list[MatchingRow] = summarize_matching(records)
     with replacing(out / "table.md") as temporary:
-        temporary.write_text(matching_markdown(records), encoding="utf-8")
+        temporary.write_text(markdown, encoding="utf-8")
     files = ["records.jsonl", "table.md", "curve.png"]
     try:
-        title = f"Image matching on {records[0].dataset}, {records[0].parameters['kind']}"
-        draw_matching_curves(rows, out / "curve.png", title)
+        draw(out / "curve.png")
     except MissingExtraError as error:
         files.remove("curve.png")
         stderr.print(f"curve.png was not drawn: {error}", markup=False, highlight=False)
+    return [str(out / name) for name in files]
+
+
+def _publish(records: "list[Record]", out: Path, json: bool) -> None:
+    """Write the reports of image matching and print the table."""
+    from featveil.reports import draw_matching_curves, matching_cells, matching_markdown, summarize_matching
+
+    rows: list[MatchingRow] = summarize_matching(records)
+    title = f"Image matching on {records[0].dataset}, {records[0].parameters['kind']}"
+    files = _write_reports(out, matching_markdown(records), lambda path: draw_matching_curves(rows, path, title))
     headings, cells = matching_cells(rows)
     # A terminal has 80 columns; table.md and --json have everything.
     kept = [place for place, heading in enumerate(headings) if heading not in ("MMA@5", "pairs")]
@@ -122,8 +175,55 @@ def _publish(records: "list[Record]", out: Path, json: bool) -> None:
     ]
     text = table(*(headings[place] for place in kept), rows=narrow)
     text.columns[2].justify = "left"
-    result = {"rows": [asdict(row) for row in rows], "files": [str(out / name) for name in files]}
-    show(result, json, text)
+    show({"rows": [asdict(row) for row in rows], "files": files}, json, text)
+
+
+def _publish_words(records: "list[Record]", out: Path, json: bool) -> None:
+    """Write the reports of word sets and print a table for each codebook."""
+    from featveil.reports import draw_words_curves, summarize_words, words_markdown, words_tables
+
+    rows: list[WordsRow] = summarize_words(records)
+    title = f"Word sets on {records[0].dataset}, {records[0].parameters['kind']}"
+    files = _write_reports(out, words_markdown(records), lambda path: draw_words_curves(rows, path, title))
+    parts: list[Text | Table] = []
+    for name, chosen in words_tables(rows).items():
+        free = [row for row in chosen if row.codebook is None]
+        for rule in dict.fromkeys(row.rule for row in chosen if row.codebook is not None):
+            words = [row for row in chosen if row.codebook is not None and row.rule == rule]
+            heading = Text(f"{printable(name)}, rule {rule}\n", style="bold")
+            parts += [heading, _narrow_words([*free, *words]), Text("")]
+    show({"rows": [asdict(row) for row in rows], "files": files}, json, Group(*parts[:-1]))
+
+
+def _narrow_words(rows: "list[WordsRow]") -> Table:
+    """A terminal has 80 columns; table.md and --json have everything."""
+    from featveil.reports import words_cells
+
+    lines: list[tuple[object, ...]] = []
+    for row, cells in zip(rows, words_cells(rows)[1], strict=True):
+        sent, _, epsilon, image, k, probability, candidates, share, _, right, correct, _ = cells
+        words = f"{k} word{'s' if k != '1' else ''}" if row.mechanism == "subset" else sent
+        lines.append((words, epsilon, image, probability, candidates, share, right, correct))
+    headings = ("sent", "epsilon", "epsilon\nan image", "P(true\nsent)", "candidates")
+    return table(*headings, "right\nshare %", "right\ninliers", "correct\npairs %", rows=lines)
+
+
+def _codebooks(text: str | None, kind: str) -> "dict[str, Database]":
+    """Codebooks by file name and size; without `text` the built-in one."""
+    from featveil.core import InputError
+    from featveil.databases import builtin, load_database
+
+    if text is None:
+        book = builtin(kind)
+        return {f"built-in ({len(book):,})": book}
+    books: dict[str, Database] = {}
+    for path in _words(text, "--codebooks"):
+        book = load_database(path)
+        name = f"{Path(path).stem} ({len(book):,})"
+        if name in books:
+            raise InputError(f"two codebooks are called {name}: rename one of the files")
+        books[name] = book
+    return books
 
 
 def _two_sets(kind: str, features: int, images: tuple[Path, Path] | None) -> "tuple[Points, Points]":
@@ -167,11 +267,21 @@ def _words(text: str, option: str) -> list[str]:
     return words
 
 
-def _numbers(text: str) -> tuple[int, ...]:
+def _numbers(text: str, option: str) -> tuple[int, ...]:
     from featveil.core import InputError
 
-    words = _words(text, "--dimensions")
+    words = _words(text, option)
     try:
         return tuple(int(word) for word in words)
     except ValueError as error:
-        raise InputError(f"--dimensions must be whole numbers separated by commas, got {text!r}") from error
+        raise InputError(f"{option} must be whole numbers separated by commas, got {text!r}") from error
+
+
+def _reals(text: str, option: str) -> tuple[float, ...]:
+    from featveil.core import InputError
+
+    words = _words(text, option)
+    try:
+        return tuple(float(word) for word in words)
+    except ValueError as error:
+        raise InputError(f"{option} must be numbers separated by commas, got {text!r}") from error

@@ -7,12 +7,19 @@ import numpy as np
 from featveil.core import Account, Defense, Features, InputError, PrivateFeatures, Randomness, SecureRandomness
 from featveil.defenses.identity import Identity
 from featveil.defenses.lifting import STRATEGIES, Lifting
+from featveil.defenses.metric import Metric
 from featveil.defenses.naive import Naive
 from featveil.defenses.subset import Subset
 
-__all__ = ["DEFENSES", "STRATEGIES", "Identity", "Lifting", "Naive", "Subset", "privatize"]
+__all__ = ["DEFENSES", "STRATEGIES", "Identity", "Lifting", "Metric", "Naive", "Subset", "privatize"]
 
-DEFENSES: dict[str, Any] = {"identity": Identity, "lifting": Lifting, "naive": Naive, "subset": Subset}
+DEFENSES: dict[str, Any] = {
+    "identity": Identity,
+    "lifting": Lifting,
+    "subset": Subset,
+    "metric": Metric,
+    "naive": Naive,
+}
 
 
 def privatize(

@@ -2,5 +2,19 @@
 
 from featveil.reports.curves import draw_matching_curves
 from featveil.reports.tables import MatchingRow, matching_cells, matching_markdown, summarize_matching
+from featveil.reports.word_curves import draw_words_curves
+from featveil.reports.words import WordsRow, summarize_words, words_cells, words_markdown, words_tables
 
-__all__ = ["MatchingRow", "draw_matching_curves", "matching_cells", "matching_markdown", "summarize_matching"]
+__all__ = [
+    "MatchingRow",
+    "WordsRow",
+    "draw_matching_curves",
+    "draw_words_curves",
+    "matching_cells",
+    "matching_markdown",
+    "summarize_matching",
+    "summarize_words",
+    "words_cells",
+    "words_markdown",
+    "words_tables",
+]

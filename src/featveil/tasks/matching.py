@@ -6,22 +6,21 @@ private. Every image is lifted once for each strategy and dimension, as one rele
 """
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
 from itertools import product
 from pathlib import Path
 
 import numpy as np
 
-import featveil
 from featveil.core import Features, Flats, InputError, Keypoints
-from featveil.core.records import Parameter, Record, append_records, read_records
+from featveil.core.records import Parameter, Record
 from featveil.datasets import HPatches, ImagePair, Scene
 from featveil.defenses import STRATEGIES, Lifting
 from featveil.extractors import extract
 from featveil.matching import NearestMatcher
 from featveil.metrics import matching_accuracy, transfer_errors
+from featveil.tasks.resuming import Key, Plan, Report, resume, versions
 
 TASK = "matching"
 METRIC = "matching accuracy at 1 to 10 px"
@@ -31,8 +30,7 @@ DISTANCES = ("point-to-subspace", "subspace-to-subspace")
 DEFAULT_STRATEGIES = tuple(name for name, strategy in STRATEGIES.items() if not strategy.other_labels)
 DEFAULT_DIMENSIONS = (2, 4, 8, 16)
 
-Report = Callable[[int, int], None]
-_Key = tuple[str, str, str, str]
+_KEY = ("scene", "scheme", "distance", "image")
 
 
 @dataclass(frozen=True)
@@ -93,14 +91,14 @@ def make_schemes(
 
 
 def run(
-    dataset: HPatches, schemes: Sequence[Scheme], settings: Settings, done: frozenset[_Key] = frozenset()
+    dataset: HPatches, schemes: Sequence[Scheme], settings: Settings, done: frozenset[Key] = frozenset()
 ) -> Iterator[Record]:
     """One record for each scheme, distance and image pair that is not in `done`.
 
     Its value is the accuracy at 1 to 10 px, its count the number of mutual nearest neighbours.
     """
     for scene in dataset.scenes:
-        features = _Images(scene, settings)
+        features = Images(scene, settings)
         for scheme in schemes:
             lifted = _Lifted(features, scheme, settings.seed)
             for pair, distance in product(scene.pairs, scheme.distances):
@@ -119,22 +117,12 @@ def run_resumable(
 
     `report` is called with records (done, total). Raises InputError when the file has other settings.
     """
-    path = Path(path)
-    wanted = _wanted(dataset, schemes)
-    stored = {_key(record): record for record in _stored(path)}
-    for key, record in stored.items():
-        now = {"dataset": dataset.name, "seed": settings.seed, **_shared(settings)}
-        _check_same(record, now | (wanted[key].parameters() if key in wanted else {}), path)
-    have = {key: stored[key] for key in wanted if key in stored}
-    report(len(have), len(wanted))
-    for record in run(dataset, schemes, settings, frozenset(have)):
-        append_records(path, [record])
-        have[_key(record)] = record
-        report(len(have), len(wanted))
-    return [have[key] for key in wanted]
+    shared: dict[str, Parameter] = {"dataset": dataset.name, "seed": settings.seed, **_shared(settings)}
+    plan = Plan(TASK, _KEY, shared, _wanted(dataset, schemes))
+    return resume(path, plan, lambda done: run(dataset, schemes, settings, done), report)
 
 
-class _Images:
+class Images:
     """Raw features of the images of a scene, each extracted when first needed."""
 
     def __init__(self, scene: Scene, settings: Settings) -> None:
@@ -158,7 +146,7 @@ class _Images:
 class _Lifted:
     """Descriptors of a scene's images under one scheme: one release an image, each with its own generator."""
 
-    def __init__(self, images: _Images, scheme: Scheme, seed: int) -> None:
+    def __init__(self, images: Images, scheme: Scheme, seed: int) -> None:
         self.images, self.scheme, self.seed = images, scheme, seed
         self._private: dict[int, Flats] = {}
 
@@ -201,7 +189,7 @@ def _record(dataset: HPatches, scene: Scene, pair: ImagePair, lifted: _Lifted, d
         unit="share of matches",
         count=len(matches),
         seed=settings.seed,
-        versions=_versions(),
+        versions=versions(),
         parameters=parameters | lifted.scheme.parameters() | _shared(settings),
     )
 
@@ -210,38 +198,10 @@ def _shared(settings: Settings) -> dict[str, Parameter]:
     return {"kind": settings.kind, "max_features": settings.max_features}
 
 
-def _versions() -> dict[str, str]:
+def _wanted(dataset: HPatches, schemes: Sequence[Scheme]) -> dict[Key, dict[str, Parameter]]:
     return {
-        "featveil": featveil.__version__,
-        "numpy": np.__version__,
-        "opencv": version("opencv-python-headless"),
-    }
-
-
-def _wanted(dataset: HPatches, schemes: Sequence[Scheme]) -> dict[_Key, Scheme]:
-    return {
-        (scene.name, scheme.name, distance, str(pair.number)): scheme
+        (scene.name, scheme.name, distance, str(pair.number)): scheme.parameters()
         for scene in dataset.scenes
         for scheme in schemes
         for pair, distance in product(scene.pairs, scheme.distances)
     }
-
-
-def _stored(path: Path) -> list[Record]:
-    if not path.exists():
-        return []
-    return [record for record in read_records(path) if record.task == TASK]
-
-
-def _key(record: Record) -> _Key:
-    found = record.parameters
-    return str(found.get("scene")), record.scheme, str(found.get("distance")), str(found.get("image"))
-
-
-def _check_same(record: Record, now: dict[str, Parameter], path: Path) -> None:
-    stored = {"dataset": record.dataset, "seed": record.seed, **record.parameters}
-    for name, value in now.items():
-        if stored.get(name) != value:
-            raise InputError(
-                f"{path} was made with {name} {stored.get(name)}, not {value}: name another folder, or delete the file"
-            )

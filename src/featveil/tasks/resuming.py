@@ -1,0 +1,78 @@
+"""A file of records that a task fills: what it holds is not measured again, and other settings do not mix in."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+
+import featveil
+from featveil.core import InputError
+from featveil.core.records import Parameter, Record, append_records, read_records
+
+Report = Callable[[int, int], None]
+Key = tuple[str, ...]
+Measure = Callable[[frozenset[Key]], Iterable[Record]]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The records that a run of `task` shall give, by key, and the parameters that each must have.
+
+    `names` are the parameters (or "scheme") whose values make the key. `shared` is what every record of the file
+    has, wanted or not: dataset, seed and settings.
+    """
+
+    task: str
+    names: tuple[str, ...]
+    shared: Mapping[str, Parameter]
+    wanted: Mapping[Key, Mapping[str, Parameter]]
+
+    def key(self, record: Record) -> Key:
+        """Which of the wanted records this one is."""
+        found = {"scheme": record.scheme, **record.parameters}
+        return tuple(str(found.get(name)) for name in self.names)
+
+
+def resume(path: str | Path, plan: Plan, measure: Measure, report: Report) -> list[Record]:
+    """Append to `path` each record that it lacks, once measured; return all that `plan` wants, in its order.
+
+    `measure` is called with the keys that are there, and gives the others. `report` is called with records (done,
+    total). Raises InputError when the file has other settings; nothing is written then.
+    """
+    path = Path(path)
+    stored = {plan.key(record): record for record in _stored(path, plan.task)}
+    for key, record in stored.items():
+        _check_same(record, {**plan.shared, **plan.wanted.get(key, {})}, path)
+    have = {key: stored[key] for key in plan.wanted if key in stored}
+    report(len(have), len(plan.wanted))
+    for record in measure(frozenset(have)):
+        append_records(path, [record])
+        have[plan.key(record)] = record
+        report(len(have), len(plan.wanted))
+    return [have[key] for key in plan.wanted]
+
+
+def versions() -> dict[str, str]:
+    """The software that decides what is measured on image pairs."""
+    return {
+        "featveil": featveil.__version__,
+        "numpy": np.__version__,
+        "opencv": version("opencv-python-headless"),
+    }
+
+
+def _stored(path: Path, task: str) -> list[Record]:
+    if not path.exists():
+        return []
+    return [record for record in read_records(path) if record.task == task]
+
+
+def _check_same(record: Record, now: Mapping[str, Parameter], path: Path) -> None:
+    stored = {"dataset": record.dataset, "seed": record.seed, **record.parameters}
+    for name, value in now.items():
+        if stored.get(name) != value:
+            raise InputError(
+                f"{path} was made with {name} {stored.get(name)}, not {value}: name another folder, or delete the file"
+            )
