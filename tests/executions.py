@@ -16,7 +16,7 @@ _DIGIT = 1 << 32
 def executions(run: Callable[["Tape"], Result], coin: Coin | None = None) -> Iterator[tuple[Result, Fraction]]:
     """Call `run` once for each sequence of draws it can see; weights add up to 1.
 
-    Draws of 32 bits are digits of the one `coin` that is flipped: below, equal and above its digit stand for all values.
+    Draws of 32 bits are digits of the one `coin` that is flipped: below, equal and above its digit stand for all.
     """
     path: list[int] = []
     while True:

@@ -4,8 +4,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from executions import executions
 
+from executions import executions
 from featveil.core import InputError, SecureRandomness
 from featveil.core.draws import Coin, below, distinct
 

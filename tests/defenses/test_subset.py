@@ -6,8 +6,8 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from executions import executions
 
+from executions import executions
 from featveil.core import Guarantee, InputError, NotFittedError, Points, SecureRandomness
 from featveil.core.draws import Coin
 from featveil.databases import Database, builtin, nearest_words

@@ -1,11 +1,11 @@
 import math
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 
 import featveil as fv
-from featveil.core import Features, InputError, Points, PrivateFeatures, SecureRandomness, WordSets
+from featveil.core import Descriptors, Features, InputError, Points, PrivateFeatures, SecureRandomness, WordSets
 from featveil.core.arrays import Integers
 from featveil.databases import Database, builtin, nearest_words
 from featveil.defenses import Lifting, Subset, privatize
@@ -78,7 +78,7 @@ def test_keypoints_that_share_a_word_share_its_match() -> None:
 @pytest.mark.parametrize("rule", get_args(WordRule))
 @pytest.mark.parametrize("private_first", [True, False])
 def test_no_features(rule: WordRule, private_first: bool) -> None:
-    sides = [sets(np.empty((0, 2), np.int64)), noisy(np.array([1, 2]))]
+    sides: list[Descriptors] = [sets(np.empty((0, 2), np.int64)), noisy(np.array([1, 2]))]
     a, b = sides if private_first else sides[::-1]
     assert len(WordMatcher(BOOK, rule).match(a, b)) == 0
 
@@ -111,9 +111,10 @@ def test_codebooks_must_agree() -> None:
 def test_what_has_no_meaning_for_words_is_refused() -> None:
     raw = Features(noisy(np.array([1, 2])), "sift")
     words = private(sets([[1, 2]]))
-    for tests in ({"mutual": False}, {"ratio": 0.8}, {"max_distance": 1.0}):
+    refused: tuple[dict[str, Any], ...] = ({"mutual": False}, {"ratio": 0.8}, {"max_distance": 1.0})
+    for tests in refused:
         with pytest.raises(InputError, match="geometrically"):
-            match(words, raw, **tests)  # type: ignore[arg-type]
+            match(words, raw, **tests)
     with pytest.raises(InputError, match="unknown rule"):
         match(words, raw, rule="bogus")  # type: ignore[arg-type]
     lifted = Lifting("random", 2).privatize(raw.descriptors, SecureRandomness())
