@@ -3,7 +3,6 @@ import pytest
 
 from featveil.core import InputError, NotFittedError, Points, PrivacyError, SecureRandomness, Subspaces
 from featveil.core.arrays import Float64
-from featveil.core.draws import distinct
 from featveil.databases import Database, builtin
 from featveil.defenses import STRATEGIES, Lifting
 from featveil.defenses.lifting import redraw
@@ -222,13 +221,3 @@ def test_no_features_give_no_subspaces() -> None:
     made = Lifting("random", 3).privatize(Points(np.empty((0, 8), np.float32)), SecureRandomness())
     assert isinstance(made, Subspaces)
     assert len(made) == 0
-
-
-@pytest.mark.parametrize(("count", "high"), [(2, 3), (3, 50), (5, 5), (1, 1)])
-def test_distinct_draws_are_distinct_and_uniform(count: int, high: int) -> None:
-    n = 6000
-    drawn = distinct(n, count, high, np.random.default_rng(0))
-    assert (np.diff(np.sort(drawn, axis=1), axis=1) > 0).all()
-    for column in drawn.T:
-        frequency = np.bincount(column, minlength=high)
-        assert np.abs(frequency - n / high).max() < 5 * np.sqrt(n / high)
