@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from featveil.core import InputError, MissingExtraError
-from featveil.reports.plan import BANDS, draw_plan
-from featveil.tasks.planning import MODEST, WEAK, plan
+from featveil.reports.plan import BANDS_OF_GUESS, BANDS_OF_SENT, draw_plan
+from featveil.tasks.planning import LEVELS, plan
 
 CURVES = {epsilon: plan(epsilon, 256_000, [1, 2, 4, 8], 2048) for epsilon in (8.0, 10.0)}
 
@@ -45,7 +45,8 @@ def test_extreme_plans_can_be_drawn(tmp_path: Path, epsilon: float, words: int, 
 
 
 def test_the_lines_are_where_the_verdicts_change() -> None:
-    assert BANDS == ((WEAK, "weak"), (MODEST, "modest"))
+    assert tuple((guess, name) for name, guess, _ in LEVELS) == BANDS_OF_GUESS
+    assert tuple((sent, name) for name, _, sent in LEVELS) == BANDS_OF_SENT
 
 
 @pytest.mark.parametrize("curves", [{}, {10.0: []}])

@@ -200,8 +200,6 @@ class _Plan:
 
     def facts(self) -> dict[str, Any]:
         """For --json."""
-        from featveil.tasks.planning import counting_size
-
         first, measured = self.rows[0], self.measured
         return {
             "epsilon": _finite(first.epsilon),
@@ -209,7 +207,6 @@ class _Plan:
             "features": self.features,
             "codebook_size": self.codebook_size,
             "chance": 1 / self.codebook_size,
-            "counting_size": counting_size(first.epsilon, self.codebook_size),
             "rows": [{name: _finite(value) for name, value in asdict(row).items()} for row in self.rows],
             "quantization": None if measured is None else {"images": measured.images, **measured.summary()},
             "picture": None if self.picture is None else str(self.picture),
@@ -222,7 +219,7 @@ class _Plan:
         headings = ("k", "true word sent", "best guess", "right matches", "of candidates", "verdict")
         rows: list[tuple[object, ...]] = [
             (
-                f"{row.subset_size}{' *' if row.best_counting else ''}",
+                row.subset_size,
                 percent(row.sent),
                 percent(row.best_guess),
                 f"{row.right_candidates:,.0f}" if row.right_candidates >= 10 else f"{row.right_candidates:.2g}",

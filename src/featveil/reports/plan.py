@@ -22,7 +22,8 @@ _DOTS_PER_INCH = 130
 _MOST_TICKS = 10
 _SMALL = 0.01  # curves that stay below this need a logarithmic axis
 # The limits of tasks.planning, which reports must not import; a test compares them.
-BANDS = ((0.5, "weak"), (0.1, "modest"))
+BANDS_OF_GUESS = ((0.5, "weak"), (0.1, "modest"))
+BANDS_OF_SENT = ((0.9, "weak"), (0.5, "modest"))
 
 
 class PlanPoint(Protocol):
@@ -73,7 +74,8 @@ def draw_plan(
     sizes = [row.subset_size for row in next(iter(curves.values()))]
     _curves(panels[0], sizes, sent, chosen, "the true word is sent")
     _curves(panels[1], sizes, guess, chosen, "the best guess of the word is right")
-    _bands(panels[1])
+    _bands(panels[0], BANDS_OF_SENT)
+    _bands(panels[1], BANDS_OF_GUESS)
     if distances is not None:
         _histogram(panels[2], distances)
     names = [_name(epsilon, rows[0].epsilon_per_image) for epsilon, rows in curves.items()]
@@ -121,11 +123,11 @@ def _curves(
     _plain(panel, title)
 
 
-def _bands(panel: "Axes") -> None:
+def _bands(panel: "Axes", bands: Sequence[tuple[float, str]]) -> None:
     """Where the verdicts change."""
     if panel.get_yscale() == "log":
         return
-    for height, name in BANDS:
+    for height, name in bands:
         panel.axhline(height, color="#777777", linewidth=0.8, linestyle=":", zorder=1)
         panel.annotate(
             f"{name} above", (1, height), xycoords=("axes fraction", "data"), xytext=(-2, 3),

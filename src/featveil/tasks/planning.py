@@ -8,19 +8,19 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from itertools import groupby
 
 import numpy as np
 
 from featveil.core import Features, Guarantee, InputError
 from featveil.core.arrays import Float64
 from featveil.databases import Database, nearest_words
-from featveil.defenses.subset import check_epsilon, codebook_for, exponential_from_below, subset_coin
+from featveil.defenses.subset import check_epsilon, codebook_for, subset_coin
 
 LARGEST_CODEBOOK = 2**4096  # all vectors of 128 float32 numbers
-# Of the best guess. From one in two on, the guarantee hides little in practice; below one in ten, a guess of one word
-# mostly fails. Where the lines are drawn is a judgement, not a theorem.
-WEAK, MODEST = 0.5, 0.1
+# Level, best guess and share of true words sent from which on it holds. A guess that is right every other time hides
+# little. Nor does a set that almost surely has the true word hide much: the others are random, and neighbouring
+# features may tell them apart. Where the lines are drawn is a judgement, not a theorem.
+LEVELS = (("weak", 0.5, 0.9), ("modest", 0.1, 0.5))
 _DECIDES = 20  # e^20 is half a billion: odds that change so much decide any question
 _BOUNDS_NOTHING = "  that bounds nothing by itself; the bound that holds is per descriptor"
 _LONG = 10**15  # whole numbers that are not written out
@@ -33,8 +33,7 @@ class PlanRow:
     `sent`: probability that the true word is among those sent. `best_guess`: how often the best guess of the word is
     right, for someone who sees the set and has no other knowledge (chance: 1 / K). `nearest_inliers`: share of the
     sent words that are right, all that matching each word by itself can get right; the same number. For
-    `vocabulary_inliers` and `right_candidates` (of an image) see `plan`, for `best_counting` see `counting_size`.
-    An infinite `epsilon` guarantees nothing.
+    `vocabulary_inliers` and `right_candidates` (of an image) see `plan`. An infinite `epsilon` guarantees nothing.
     """
 
     subset_size: int
@@ -47,7 +46,6 @@ class PlanRow:
     epsilon_per_image: float
     level: str
     verdict: str
-    best_counting: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,14 +103,13 @@ def plan(
     reference_features = features if reference_features is None else reference_features
     _check(epsilon, codebook_size, subset_sizes, min(features, reference_features), same_word)
     by_chance = Fraction(reference_features - 1, codebook_size)
-    counting = counting_size(epsilon, codebook_size)
     per_image = Guarantee("local-dp", float(epsilon)).compose(features).epsilon
     rows = []
     for k in subset_sizes:
         sent = subset_coin(epsilon, codebook_size, k).probability
         right = sent * Fraction(same_word)
         guess = float(sent / k)
-        level, verdict = _verdict(epsilon, guess)
+        level, verdict = _verdict(epsilon, float(sent), guess)
         rows.append(
             PlanRow(
                 subset_size=k,
@@ -125,22 +122,9 @@ def plan(
                 epsilon_per_image=math.inf if per_image is None else per_image,
                 level=level,
                 verdict=verdict,
-                best_counting=k == counting,
             )
         )
     return rows
-
-
-def counting_size(epsilon: float, codebook_size: int) -> int | None:
-    """The k at which many sets tell best how often words occur: the whole number closest to K / (e^epsilon + 1).
-
-    It is the known optimum of the subset mechanism for estimating frequencies (Ye and Barg 2018). It is not where one
-    set tells most about its own word: in bits, that is at a larger k. None for an infinite epsilon.
-    """
-    if math.isinf(epsilon):
-        return None
-    best = round(codebook_size / (exponential_from_below(epsilon, len(str(codebook_size))) + 1))
-    return min(max(best, 1), codebook_size - 1)
 
 
 def measure_quantization(images: Sequence[Features], codebook: Database) -> Quantization:
@@ -160,20 +144,10 @@ def explain(rows: Sequence[PlanRow], codebook_size: int, features: int) -> list[
         f"best guess: right so often, for someone who knows nothing else (chance {chance});",
         "  also the share of the words sent that are right",
         "right matches: an image's, expected of vocabulary matching, and their share, at best:",
-        f"  every keypoint has a counterpart among {features:,}, with the same word; words are uniform",
+        f"  every keypoint has a counterpart among {features:,}, with the same word; words are uniform;",
+        "  of real pairs most keypoints do not, so expect a fraction (docs/claims.md)",
     ]
-    if (counting := counting_size(first.epsilon, codebook_size)) is not None:
-        mark = "*" if any(row.best_counting for row in rows) else "not listed"
-        lines += [
-            f"{mark}: k = {rounded(counting)}, closest to K / (e^epsilon + 1), is best for estimating from many",
-            "  sets how often words occur (Ye and Barg 2018)",
-        ]
-    lines.append("")
-    for _, group in groupby(rows, key=lambda row: row.level):
-        same = list(group)
-        ends = [percent(row.best_guess) for row in (same[0], same[-1])]
-        last = f", down to {ends[1]}" if ends[0] != ends[1] else ""
-        lines.append(f"k = {', '.join(str(row.subset_size) for row in same)}: {same[0].verdict}{last}")
+    lines += ["", *(f"k = {row.subset_size}: {row.verdict}" for row in rows)]
     lines += [
         "side knowledge (neighbouring keypoints, a trained network) may single out the true word",
         "  where it is sent: then 'true word sent' is what counts",
@@ -206,15 +180,18 @@ def percent(share: float) -> str:
     return "> 99.9 %" if 0.9995 <= share < 1 else f"{100 * share:.3g} %"
 
 
-def _verdict(epsilon: float, guess: float) -> tuple[str, str]:
-    often = f"whoever guesses the word is right {percent(guess)} of the time"
+def _verdict(epsilon: float, sent: float, guess: float) -> tuple[str, str]:
+    """The level, and the reason for it in words."""
     if math.isinf(epsilon):
-        return "none", f"none: quantisation only, nothing is guaranteed; {often}"
-    if guess >= WEAK:
-        return "weak", f"weak: {often}"
-    if guess >= MODEST:
-        return "modest", f"modest: {often}"
-    return "strong", f"strong against guessing one word: right {percent(guess)} of the time"
+        return "none", "none: quantisation only, nothing is guaranteed"
+    guessed = f"whoever guesses the word is right {percent(guess)} of the time"
+    present = f"the true word is sent {percent(sent)} of the time"
+    for level, of_guess, of_sent in LEVELS:
+        if guess >= of_guess:
+            return level, f"{level}: {guessed}"
+        if sent >= of_sent:
+            return level, f"{level}: {present}, and only words drawn at random hide it"
+    return "fair", f"fair: {present}, and {guessed}"
 
 
 def _check(epsilon: float, codebook_size: int, subset_sizes: Sequence[int], fewest: int, same_word: float) -> None:
