@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from featveil.databases import Database
 
 app = typer.Typer(
-    no_args_is_help=True, help="Build and inspect databases of public descriptors, which lifting draws from."
+    no_args_is_help=True,
+    help="Build and inspect databases of public descriptors: what lifting draws from, or a codebook of words.",
 )
 
 
