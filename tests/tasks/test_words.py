@@ -114,7 +114,7 @@ def test_counts_are_of_different_private_features(records: list[Record]) -> None
 
 def test_the_shortcut_gives_the_candidates_of_the_matcher(dataset: HPatches, codebook: Database) -> None:
     scheme = Scheme("subset-12-4", Subset(12, 4, codebook), ("vocabulary",), BOOK)
-    released = words._Released(words._Images(dataset.scenes[0], SETTINGS), scheme, SETTINGS)
+    released = words._Released(words.Images(dataset.scenes[0], SETTINGS), scheme, SETTINGS)
     private = released.private(2)
     assert isinstance(private, WordSets)
     reference = extract(dataset.scenes[0].images[1], "sift", 300).descriptors

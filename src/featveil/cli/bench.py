@@ -1,6 +1,5 @@
 """featveil bench: measure how well private features match, and how fast."""
 
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,14 +9,16 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from featveil.cli.console import Json, printable, progress, show, stderr, table
+from featveil.cli import tradeoff
+from featveil.cli.benching import real_numbers, split, stoppable, whole_numbers, write_reports
+from featveil.cli.console import Json, printable, progress, show, table
+from featveil.core.files import make_folder
 
 if TYPE_CHECKING:
     from featveil.core import Points
     from featveil.core.records import Record
     from featveil.databases import Database
     from featveil.reports import MatchingRow, WordsRow
-    from featveil.tasks.resuming import Report
 
 app = typer.Typer(no_args_is_help=True, help="Measure how well private features match, and how fast.")
 
@@ -48,12 +49,12 @@ def matching(
     from featveil.tasks.matching import DEFAULT_STRATEGIES, Settings, make_schemes, run_resumable
 
     settings = Settings(kind, max_features, seed)
-    chosen = DEFAULT_STRATEGIES if strategies is None else tuple(_words(strategies, "--strategies"))
-    schemes = make_schemes(kind, chosen, _numbers(dimensions, "--dimensions"))
+    chosen = DEFAULT_STRATEGIES if strategies is None else tuple(split(strategies, "--strategies"))
+    schemes = make_schemes(kind, chosen, whole_numbers(dimensions, "--dimensions"))
     scenes = load_hpatches(dataset)
-    _make_folder(out)
+    make_folder(out)
     path = out / "records.jsonl"
-    records = _stoppable("matching", path, lambda report: run_resumable(scenes, schemes, settings, path, report))
+    records = stoppable("matching", path, lambda report: run_resumable(scenes, schemes, settings, path, report))
     _publish(records, out, json)
 
 
@@ -83,13 +84,16 @@ def words(
     from featveil.tasks.words import Settings, make_schemes, run_resumable
 
     settings = Settings(kind, max_features, seed, iterations)
-    sizes, nearest = _numbers(subset_sizes, "--subset-sizes"), _numbers(nearest_sizes, "--nearest-sizes")
-    schemes = make_schemes(kind, _codebooks(codebooks, kind), _reals(epsilons, "--epsilons"), sizes, nearest)
+    sizes, nearest = whole_numbers(subset_sizes, "--subset-sizes"), whole_numbers(nearest_sizes, "--nearest-sizes")
+    schemes = make_schemes(kind, _codebooks(codebooks, kind), real_numbers(epsilons, "--epsilons"), sizes, nearest)
     scenes = load_hpatches(dataset)
-    _make_folder(out)
+    make_folder(out)
     path = out / "records.jsonl"
-    records = _stoppable("words", path, lambda report: run_resumable(scenes, schemes, settings, path, report))
+    records = stoppable("words", path, lambda report: run_resumable(scenes, schemes, settings, path, report))
     _publish_words(records, out, json)
+
+
+app.command()(tradeoff.tradeoff)
 
 
 @app.command()
@@ -110,7 +114,7 @@ def runtime(
     """
     from featveil.tasks.runtime import Timing, measure
 
-    wanted = _numbers(dimensions, "--dimensions")
+    wanted = whole_numbers(dimensions, "--dimensions")
     first, second = _two_sets(kind, features, images)
     timings: list[Timing] = []
     with progress("timing") as report:
@@ -134,39 +138,13 @@ def runtime(
     show({"timings": [asdict(timing) for timing in timings]}, json, text)
 
 
-def _stoppable(name: str, path: Path, run: "Callable[[Report], list[Record]]") -> "list[Record]":
-    """The records of `run` under a progress bar; Ctrl-C ends the command and says how to go on."""
-    try:
-        with progress(name) as report:
-            return run(report)
-    except KeyboardInterrupt:
-        stderr.print(f"Stopped. The same command goes on from {path}", markup=False, highlight=False)
-        raise typer.Exit(130) from None
-
-
-def _write_reports(out: Path, markdown: str, draw: Callable[[Path], None]) -> list[str]:
-    """Write table.md and, where matplotlib is there, curve.png; the files of the folder."""
-    from featveil.core import MissingExtraError
-    from featveil.core.files import replacing
-
-    with replacing(out / "table.md") as temporary:
-        temporary.write_text(markdown, encoding="utf-8")
-    files = ["records.jsonl", "table.md", "curve.png"]
-    try:
-        draw(out / "curve.png")
-    except MissingExtraError as error:
-        files.remove("curve.png")
-        stderr.print(f"curve.png was not drawn: {error}", markup=False, highlight=False)
-    return [str(out / name) for name in files]
-
-
 def _publish(records: "list[Record]", out: Path, json: bool) -> None:
     """Write the reports of image matching and print the table."""
     from featveil.reports import draw_matching_curves, matching_cells, matching_markdown, summarize_matching
 
     rows: list[MatchingRow] = summarize_matching(records)
     title = f"Image matching on {records[0].dataset}, {records[0].parameters['kind']}"
-    files = _write_reports(out, matching_markdown(records), lambda path: draw_matching_curves(rows, path, title))
+    files = write_reports(out, matching_markdown(records), lambda path: draw_matching_curves(rows, path, title))
     headings, cells = matching_cells(rows)
     # A terminal has 80 columns; table.md and --json have everything.
     kept = [place for place, heading in enumerate(headings) if heading not in ("MMA@5", "pairs")]
@@ -184,7 +162,7 @@ def _publish_words(records: "list[Record]", out: Path, json: bool) -> None:
 
     rows: list[WordsRow] = summarize_words(records)
     title = f"Word sets on {records[0].dataset}, {records[0].parameters['kind']}"
-    files = _write_reports(out, words_markdown(records), lambda path: draw_words_curves(rows, path, title))
+    files = write_reports(out, words_markdown(records), lambda path: draw_words_curves(rows, path, title))
     parts: list[Text | Table] = []
     for name, chosen in words_tables(rows).items():
         free = [row for row in chosen if row.codebook is None]
@@ -217,7 +195,7 @@ def _codebooks(text: str | None, kind: str) -> "dict[str, Database]":
         book = builtin(kind)
         return {f"built-in ({len(book):,})": book}
     books: dict[str, Database] = {}
-    for path in _words(text, "--codebooks"):
+    for path in split(text, "--codebooks"):
         book = load_database(path)
         name = f"{Path(path).stem} ({len(book):,})"
         if name in books:
@@ -247,41 +225,3 @@ def _two_sets(kind: str, features: int, images: tuple[Path, Path] | None) -> "tu
     if fewest < features:
         raise InputError(f"{features} descriptors are asked for, {fewest} are there: lower --features")
     return sets[0].take(np.arange(features)), sets[1].take(np.arange(features))
-
-
-def _make_folder(out: Path) -> None:
-    from featveil.core import InputError
-
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot make folder {out}: {error.strerror}") from error
-
-
-def _words(text: str, option: str) -> list[str]:
-    from featveil.core import InputError
-
-    words = [word.strip() for word in text.split(",") if word.strip()]
-    if not words:
-        raise InputError(f"{option} names nothing: give one or more, separated by commas")
-    return words
-
-
-def _numbers(text: str, option: str) -> tuple[int, ...]:
-    from featveil.core import InputError
-
-    words = _words(text, option)
-    try:
-        return tuple(int(word) for word in words)
-    except ValueError as error:
-        raise InputError(f"{option} must be whole numbers separated by commas, got {text!r}") from error
-
-
-def _reals(text: str, option: str) -> tuple[float, ...]:
-    from featveil.core import InputError
-
-    words = _words(text, option)
-    try:
-        return tuple(float(word) for word in words)
-    except ValueError as error:
-        raise InputError(f"{option} must be numbers separated by commas, got {text!r}") from error

@@ -129,6 +129,43 @@ def keep_smallest(tile: Float32, column: int, values: Float32, indices: NDArray[
 
 
 @jit(FINITE)
+def keep_nearest_points(
+    product: Float32, norms1: Float32, norms2: Float32, column: int, values: Float32, indices: NDArray[np.int32]
+) -> None:
+    """As `keep_smallest`, for points, straight from their inner products (rows, width): one pass instead of two.
+
+    Without the norm of its own point a row's distances have the same order. Their limit is set a little too high, and
+    what passes is compared once more as the kernel computes it.
+    """
+    count, width = product.shape
+    k, step = values.shape[1], width // 8
+    two, zero = np.float32(2), np.float32(0)
+    lows, lowest, picked = np.empty(step, np.float32), np.empty(8, np.float32), np.empty(step + 1, np.int32)
+    kth, unused = np.empty((1, k), np.float32), np.empty((1, k), np.int32)
+    for i in range(count):
+        for j in range(step):
+            low = norms2[j] - two * product[i, j]
+            for part in range(1, 8):
+                low = min(low, norms2[part * step + j] - two * product[i, part * step + j])
+            lows[j] = low
+        lowest[:] = lows[:8]
+        for j in range(8, step, 8):
+            for lane in range(8):
+                lowest[lane] = min(lowest[lane], lows[j + lane])
+        kth[0] = values[i]
+        for lane in range(8):
+            insert(max(norms1[i] + lowest[lane], zero), 0, 0, kth, unused)
+        limit, found = kth[0, k - 1] - norms1[i] + MARGIN, 0
+        for j in range(step):
+            picked[found] = j
+            found += lows[j] <= limit
+        for p in range(found):
+            for j in range(picked[p], width, step):
+                if norms2[j] - two * product[i, j] <= limit:
+                    insert(max(norms1[i] + norms2[j] - two * product[i, j], zero), column + j, i, values, indices)
+
+
+@jit(FINITE)
 def insert(value: np.float32, index: int, row: int, values: Float32, indices: NDArray[np.int32]) -> None:
     """Put a distance, if it belongs there, into the sorted smallest `values` (rows, k) and `indices` of a row."""
     # Two indices instead of a view of the row: making a view costs more than the work.

@@ -8,7 +8,7 @@ from functools import cache
 from featveil.distances.blocked import blocked_kernel
 from featveil.distances.compiling import Kernel, compiled
 from featveil.distances.frames import LARGEST_UNROLLED
-from featveil.distances.keeping import keep_columns, keep_smallest
+from featveil.distances.keeping import keep_columns, keep_nearest_points, keep_smallest
 from featveil.distances.kernels import tile_kernel
 
 
@@ -24,7 +24,8 @@ def scanner(m1: int, m2: int, width: int, sign: int) -> Kernel:
     """A compiled function that merges the stripes of rows beginning at `starts` into the results so far."""
     name = f"scan_{m1}_{m2}_{width}_{'normals' if sign > 0 else 'directions'}"
     uses = {"solve": kernel_for(m1, m2, width, sign), "keep_smallest": keep_smallest, "keep_columns": keep_columns}
-    return compiled(name, _scan_source(name), uses)
+    points = m1 == m2 == 0
+    return compiled(name, _scan_source(name, points), uses | {"keep_nearest_points": keep_nearest_points})
 
 
 @cache
@@ -35,7 +36,13 @@ def bounder(m1: int, m2: int, width: int, sign: int) -> Kernel:
     return compiled(name, _bound_source(name), uses)
 
 
-def _scan_source(name: str) -> str:
+def _scan_source(name: str, points: bool) -> str:
+    shortcut = """
+            if len(columns[0]) == 0:
+                lanes_of_rows = product.reshape(count, width)
+                keep_nearest_points(lanes_of_rows, norms, norms2[block], block * width, own_values, own_indices)
+                continue
+"""
     return f"""
 def {name}(flat, norms1, planes, norms2, starts, height, values, indices, columns):
     (blocks, lanes, _), width, rows = planes.shape, norms2.shape[1], len(flat) // len(norms1)
@@ -46,7 +53,7 @@ def {name}(flat, norms1, planes, norms2, starts, height, values, indices, column
         product, tile = room[: count * rows * lanes], tile_room[: count * width].reshape(count, width)
         own_values, own_indices = values[start : start + count], indices[start : start + count]
         for block in range(blocks):
-            numpy.dot(left, planes[block].T, product.reshape(count * rows, lanes))
+            numpy.dot(left, planes[block].T, product.reshape(count * rows, lanes)){shortcut if points else ""}
             solve(product, norms, norms2[block], tile.reshape(-1))
             keep_smallest(tile, block * width, own_values, own_indices)
             if len(columns[0]) > 0:

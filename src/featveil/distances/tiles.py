@@ -25,6 +25,9 @@ _SINGLE: ContextVar[bool] = ContextVar("single_threaded", default=False)
 # Multiplications that one compiled call may do: a fraction of a second.
 _WORK_PER_CALL = 2**34
 
+# From here on, as in a codebook, points are compared in taller tiles.
+_MANY_COLUMNS = 2**16
+
 # Pairs below which starting threads costs more than it gains.
 _SINGLE_THREADED = 250_000
 
@@ -37,7 +40,9 @@ def tile_size(rows1: int, rows2: int, columns: int) -> tuple[int, int]:
     cells = rows1 * rows2
     if min(rows1, rows2) == 1:
         width = 128 if columns < 4096 and -columns % 512 > 128 else 512
-        return (256 if cells == 1 else 128 if cells <= 3 else max(8, 640 // max(cells, 10))), width
+        if cells == 1:
+            return (512 if columns >= _MANY_COLUMNS else 256), width
+        return (128 if cells <= 3 else max(8, 640 // max(cells, 10))), width
     if cells <= 81:
         return (128, 128) if cells <= 25 else (64, 128)
     return max(8, 32 * 289 // max(cells, 289)), 64

@@ -2,18 +2,30 @@
 
 from featveil.reports.curves import draw_matching_curves
 from featveil.reports.tables import MatchingRow, matching_cells, matching_markdown, summarize_matching
+from featveil.reports.tradeoff import (
+    TradeoffRow,
+    draw_tradeoff,
+    summarize_tradeoff,
+    tradeoff_cells,
+    tradeoff_markdown,
+)
 from featveil.reports.word_curves import draw_words_curves
 from featveil.reports.words import WordsRow, summarize_words, words_cells, words_markdown, words_tables
 
 __all__ = [
     "MatchingRow",
+    "TradeoffRow",
     "WordsRow",
     "draw_matching_curves",
+    "draw_tradeoff",
     "draw_words_curves",
     "matching_cells",
     "matching_markdown",
     "summarize_matching",
+    "summarize_tradeoff",
     "summarize_words",
+    "tradeoff_cells",
+    "tradeoff_markdown",
     "words_cells",
     "words_markdown",
     "words_tables",

@@ -112,13 +112,13 @@ def make_schemes(
         raise InputError("two of the codebooks are the same: name each once")
     schemes = [Scheme()]
     if kind in QUANTIZED_KINDS:
-        schemes.append(Scheme(f"naive-{_short(NAIVE.epsilon)}", NAIVE))
+        schemes.append(Scheme(f"naive-{short(NAIVE.epsilon)}", NAIVE))
     for name, codebook in codebooks.items():
         quantised = Subset(math.inf, 1, codebook).for_kind(kind)
         schemes.append(Scheme("quantised", quantised, ("vocabulary", "nearest"), name))
         for epsilon, k in product(dict.fromkeys(epsilons), dict.fromkeys(subset_sizes)):
             rules: tuple[WordRule, ...] = ("vocabulary", "nearest") if k in nearest_sizes else ("vocabulary",)
-            schemes.append(Scheme(f"subset-{_short(epsilon)}-{k}", Subset(epsilon, k, codebook), rules, name))
+            schemes.append(Scheme(f"subset-{short(epsilon)}-{k}", Subset(epsilon, k, codebook), rules, name))
     return schemes
 
 
@@ -131,7 +131,7 @@ def run(
     homography), and 1 if that is at most CORRECT_PIXELS. Its count is the number of candidates.
     """
     for scene in dataset.scenes:
-        images = _Images(scene, settings)
+        images = Images(scene, settings)
         for scheme in schemes:
             released = _Released(images, scheme, settings)
             for rule, pair in product(scheme.rules, scene.pairs):
@@ -161,7 +161,7 @@ def run_resumable(
     return resume(path, plan, lambda done: run(dataset, schemes, settings, done), report)
 
 
-class _Images(matching.Images):
+class Images(matching.Images):
     """Raw features of a scene's images and their nearest words, each found when first needed."""
 
     def __init__(self, scene: Scene, settings: Settings) -> None:
@@ -175,11 +175,40 @@ class _Images(matching.Images):
             self._words[key] = nearest_words(self[number].descriptors, codebook)[0]
         return self._words[key]
 
+    def candidates(self, private: WordSets, codebook: Database, rule: WordRule) -> Matches:
+        """Matches of raw image 1 (first column) with what is sent of another image."""
+        if rule == "nearest":
+            return WordMatcher(codebook, rule).match(self[1].descriptors, private)
+        # As sets of one word the reference gives the same candidates, without another search for its words.
+        words = WordSets(self.words(1, codebook)[:, None], codebook.digest, len(codebook))
+        return WordMatcher(codebook, rule).match(words, private)
+
+    def verify(self, matches: Matches, pair: ImagePair, iterations: int) -> tuple[float, ...]:
+        """What METRIC names, for the candidates `matches` of `pair`."""
+        first, second = self.keypoints(1), self.keypoints(pair.number)
+        places = first.xy[matches.indices[:, 0]], second.xy[matches.indices[:, 1]]
+        found = find_homography(*places, pixels=CORRECT_PIXELS, iterations=iterations)
+        counts = count_verified(matches, found.agree, transfer_errors(matches, first, second, pair.homography))
+        error = corner_error(found.matrix, pair.homography, self._size(1))
+        return (*counts, round(error, 3), float(error <= CORRECT_PIXELS))
+
+    def describe(self, pair: ImagePair) -> dict[str, Parameter]:
+        """Scene, image and numbers of features, as every record of `pair` states them."""
+        made: dict[str, Parameter] = {"scene": pair.scene, "image": pair.number}
+        made |= {"change": self.scene.change} if self.scene.change else {}
+        return made | {"features": [len(self[1]), len(self[pair.number])]}
+
+    def _size(self, number: int) -> tuple[int, int]:
+        size = self[number].image_size
+        if size is None:
+            raise InputError(f"image {self.scene.images[number]} has no known size")
+        return size
+
 
 class _Released:
     """A scene under one scheme: one release an image, each with its own generator."""
 
-    def __init__(self, images: _Images, scheme: Scheme, settings: Settings) -> None:
+    def __init__(self, images: Images, scheme: Scheme, settings: Settings) -> None:
         self.images, self.scheme, self.settings = images, scheme, settings
         self._private: dict[int, Descriptors] = {}
 
@@ -198,12 +227,7 @@ class _Released:
             reference = Points(unit_rows(reference.values))
         if not isinstance(private, WordSets):
             return NearestMatcher().match(reference, private)
-        book = self._codebook
-        if rule == "nearest":
-            return WordMatcher(book, rule).match(reference, private)
-        # As sets of one word the reference gives the same candidates, without another search for its words.
-        words = WordSets(self.images.words(1, book)[:, None], book.digest, len(book))
-        return WordMatcher(book, rule).match(words, private)
+        return self.images.candidates(private, self._codebook, rule)
 
     @property
     def _codebook(self) -> Database:
@@ -225,21 +249,14 @@ class _Released:
 def _record(dataset: HPatches, released: _Released, pair: ImagePair, rule: WordRule) -> Record:
     images, scheme, settings = released.images, released.scheme, released.settings
     matches = released.candidates(pair.number, rule)
-    first, second = images.keypoints(1), images.keypoints(pair.number)
-    places = first.xy[matches.indices[:, 0]], second.xy[matches.indices[:, 1]]
-    found = find_homography(*places, pixels=CORRECT_PIXELS, iterations=settings.iterations)
-    counts = count_verified(matches, found.agree, transfer_errors(matches, first, second, pair.homography))
-    error = corner_error(found.matrix, pair.homography, _size(images, 1))
-    parameters: dict[str, Parameter] = {"rule": rule, "scene": pair.scene, "image": pair.number}
-    parameters |= {"change": images.scene.change} if images.scene.change else {}
-    parameters |= {"features": [len(images[1]), len(images[pair.number])]}
+    parameters: dict[str, Parameter] = {"rule": rule, **images.describe(pair)}
     parameters |= {"sent": scheme.sent(images[1].descriptors.size)}
     return Record(
         task=TASK,
         dataset=dataset.name,
         scheme=scheme.name,
         metric=METRIC,
-        value=(*counts, round(error, 3), float(error <= CORRECT_PIXELS)),
+        value=images.verify(matches, pair, settings.iterations),
         unit=UNIT,
         count=len(matches),
         seed=settings.seed,
@@ -252,12 +269,6 @@ def _key(scene: Scene, scheme: Scheme, rule: WordRule, pair: ImagePair) -> Key:
     return scene.name, scheme.name, str(scheme.digest), rule, str(pair.number)
 
 
-def _size(images: _Images, number: int) -> tuple[int, int]:
-    size = images[number].image_size
-    if size is None:
-        raise InputError(f"image {images.scene.images[number]} has no known size")
-    return size
-
-
-def _short(epsilon: float) -> str:
+def short(epsilon: float) -> str:
+    """As the names of schemes have it: 10, not 10.0."""
     return repr(float(epsilon)).removesuffix(".0")

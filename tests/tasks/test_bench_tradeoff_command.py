@@ -1,0 +1,134 @@
+"""featveil bench tradeoff."""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+from featveil import databases
+from featveil.cli.bench import app
+from featveil.core import InputError
+from featveil.core.records import read_records
+from featveil.databases import Database, builtin, save_database
+from featveil.tasks import comparing
+
+FEW = ("--epsilons", "6,4", "--subset-sizes", "1,2", "--max-features", 80, "--iterations", 500)
+
+
+def invoke(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["tradeoff", *(str(argument) for argument in arguments)])
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> Path:
+    """One scene of six equal random textures: every homography is the identity."""
+    folder = tmp_path / "drawn" / "i_same"
+    folder.mkdir(parents=True)
+    noise = cv2.GaussianBlur(np.random.default_rng(0).random((120, 160)) * 255, (0, 0), 2)
+    for number in range(1, 7):
+        cv2.imwrite(str(folder / f"{number}.png"), (noise * 3 - 255).clip(0, 255).astype(np.uint8))
+        np.savetxt(folder / f"H_1_{number}", np.eye(3))
+    return folder.parent
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Path:
+    path = tmp_path / "few.safetensors"
+    save_database(Database(builtin("sift").values[:300], "sift"), path)
+    return path
+
+
+def test_records_table_and_curve(dataset: Path, book: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    out = tmp_path / "new" / "results"
+    arguments = (dataset, "--out", out, "--codebook", book, *FEW)
+    result = invoke(*arguments, "--json")
+    assert result.exit_code == 0, result.output
+    rows = json.loads(result.stdout)["rows"]
+    mechanisms = ["subset", "metric", "subset", "metric", "chance"]
+    assert [row["mechanism"] for row in rows] == ["raw", "quantised", *mechanisms, *mechanisms]
+    assert (rows[0]["correct_nearest"], rows[0]["guess_distance"]) == (1, 0)
+    assert all(row["image_epsilon"] == 80 * row["epsilon"] for row in rows if row["epsilon"] is not None)
+    assert sorted(path.name for path in out.iterdir()) == ["curve.png", "records.jsonl", "table.md"]
+    assert "Codebook of 300 words" in (out / "table.md").read_text()
+    assert len(read_records(out / "records.jsonl")) == 5 + 11 * 10
+    again = invoke(*arguments)
+    assert again.exit_code == 0
+    assert re.search(r"^subset +1 +0\.574 +6 +480 ", again.stdout, re.MULTILINE)
+    assert re.search(r"^metric +1 +0\.574 +[\d.]+/d +[\d,]+/d ", again.stdout, re.MULTILINE)
+    assert max(len(line) for line in again.stdout.splitlines()) <= 80
+    assert len(read_records(out / "records.jsonl")) == 5 + 11 * 10
+    other = invoke(*arguments, "--seed", 1)
+    assert isinstance(other.exception, InputError)
+    assert "seed 0, not 1" in str(other.exception)
+
+
+def test_without_matplotlib_and_with_the_builtin_codebook(
+    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    few = Database(builtin("sift").values[:400], "sift")  # stands for all of them, for speed
+    monkeypatch.setattr(databases, "builtin", {"sift": few}.__getitem__)
+    result = invoke(dataset, "--out", tmp_path / "o", *FEW)
+    assert result.exit_code == 0, result.output
+    assert "featveil[plots]" in result.stderr
+    assert "Codebook of 400 words" in (tmp_path / "o" / "table.md").read_text()
+    assert sorted(path.name for path in (tmp_path / "o").iterdir()) == ["records.jsonl", "table.md"]
+
+
+def test_ctrl_c_keeps_what_was_measured(
+    dataset: Path, book: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = (dataset, "--out", tmp_path / "o", "--codebook", book, *FEW)
+    real, left = comparing._record, [7]
+
+    def stop_at_eighth(*given: object) -> object:
+        left[0] -= 1
+        if left[0] < 0:
+            raise KeyboardInterrupt
+        return real(*given)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(comparing, "_record", stop_at_eighth)
+        result = invoke(*arguments)
+    assert result.exit_code == 130
+    assert "goes on from" in result.stderr
+    assert len(read_records(tmp_path / "o" / "records.jsonl")) == 7
+    assert invoke(*arguments).exit_code == 0
+    assert len(read_records(tmp_path / "o" / "records.jsonl")) == 5 + 11 * 10
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--epsilons", "10,x", "--epsilons must be numbers"),
+        ("--epsilons", "inf", "always there"),
+        ("--epsilons", "60", "use other epsilons"),
+        ("--subset-sizes", "2.5", "--subset-sizes must be whole numbers"),
+        ("--subset-sizes", ",", "names nothing"),
+        ("--subset-sizes", "300", "subset_size"),
+        ("--codebook", "nowhere.safetensors", "no database file"),
+        ("--iterations", "0", "iterations"),
+        ("--kind", "rootsift", "rootsift"),
+    ],
+)
+def test_mistakes_are_named_before_anything_is_written(
+    dataset: Path, book: Path, tmp_path: Path, option: str, value: str, message: str
+) -> None:
+    result = invoke(dataset, "--out", tmp_path / "o", "--codebook", book, "--max-features", 50, option, value)
+    assert isinstance(result.exception, InputError)
+    assert message in str(result.exception)
+    assert not (tmp_path / "o").exists()
+
+
+def test_help_has_an_example_and_says_that_it_can_be_stopped() -> None:
+    result = invoke("--help")
+    assert result.exit_code == 0
+    text = " ".join(result.stdout.split())
+    assert "featveil bench tradeoff" in text
+    assert "goes on where it stopped" in text
