@@ -215,6 +215,8 @@ class Account:
         Send `private` only once this has returned. Raises PrivacyError past the budget or without one, InputError
         for a guarantee without epsilon, InputError or FormatError where it cannot be recorded.
         """
+        if not isinstance(private, PrivateFeatures):
+            raise InputError(f"expected private features, got {type(private).__name__}, so nothing was released")
         cost, claim = _cost(private), private.guarantee
         per_descriptor = None if claim.unit == "image" else claim.epsilon
         what = (per_descriptor, len(private), cost, _plain(private.defense.get("name", "")), _plain(label))

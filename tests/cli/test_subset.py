@@ -187,7 +187,8 @@ def test_audit_of_a_faulty_sampler_fails(run: Any, codebook: Path, monkeypatch: 
 def test_audit_refuses(refused: Any, codebook: Path, tmp_path: Path) -> None:
     assert "infinite" in refused("audit", "--epsilon", "inf")
     assert "epsilon must be" in refused("audit", "--epsilon", 0)
-    assert "at least 1" in refused("audit", "--epsilon", 1, "--subset-size", 0)
+    assert "from 1 to 1024" in refused("audit", "--epsilon", 1, "--subset-size", 0)
+    assert "10,000,000,000" in refused("audit", "--epsilon", 1, "--trials", 10**14)
     assert "1 to 19" in refused("audit", "--epsilon", 1, "--subset-size", 20, "--codebook", codebook)
     assert "--trials" in refused("audit", "--epsilon", 1, "--trials", 1)
     assert "no database file" in refused("audit", "--epsilon", 1, "--codebook", tmp_path / "no.safetensors")

@@ -31,11 +31,13 @@ def test_words_match_the_image_they_hide(run: Any, image: Path, shifted: Path, t
     assert isinstance(private, fv.PrivateFeatures)
     assert isinstance(private.descriptors, fv.WordSets)
     assert private.descriptors.words.shape == (len(private), 4)
-    expected = {"kind": "local-dp", "epsilon": 10.0, "unit": "descriptor", "image_epsilon": 10.0 * len(private)}
-    assert shown["guarantee"] == expected
+    total = 10.0 * len(private)
+    expected = {"kind": "local-dp", "epsilon": 10.0, "unit": "descriptor"}
+    assert shown["guarantee"] == expected | {"image_epsilon": total, "total_epsilon": total}
     assert out.stat().st_size < 30 * len(private) + 1000
     found = json.loads(run("match", out, shifted, "--json").stdout)
-    assert found["inliers"] > 20
+    assert found["inliers"] > max(20, 2 * found["inliers_by_chance"])
+    assert f"local-dp: epsilon 10 a descriptor, {total:,.10g} an image" in run("match", out, shifted).stdout
     other = json.loads(run("match", out, shifted, "--rule", "nearest", "--json").stdout)
     assert other["matches"] != found["matches"]
 
@@ -83,12 +85,12 @@ def test_bad_settings(refused: Any, image: Path, shifted: Path, tmp_path: Path) 
     assert "above 0" in refused(*command, *subset(epsilon="nan"))
     assert "infinite epsilon" in refused(*command, *subset(epsilon="inf"))
     assert "at most 1000" in refused(*command, *subset(epsilon=1e6))
-    assert "at least 1" in refused(*command, *subset("--subset-size", 0))
-    assert "1 to 16383" in refused(*command, *subset("--subset-size", 16384))
+    assert "from 1 to 1024" in refused(*command, *subset("--subset-size", 0))
+    assert "from 1 to 1024" in refused(*command, *subset("--subset-size", 16384))
     assert "needs --epsilon" in refused(*command, "--defense", "subset")
     assert "--dimension does not belong to subset" in refused(*command, *subset("--dimension", 4))
     assert "--epsilon does not belong to lifting" in refused(*command, "--epsilon", 10)
-    assert "--database does not belong to naive" in refused(
+    assert "(--codebook) does not belong to naive" in refused(
         *command, "--defense", "naive", "--epsilon", 10, "--database", image
     )
     assert "unknown rule" in refused("match", _words(tmp_path), shifted, "--rule", "bogus")
@@ -133,22 +135,54 @@ def test_a_release_is_charged_before_it_is_written(run: Any, refused: Any, image
     assert [(entry["epsilon"], entry["label"]) for entry in releases] == [(n, image.name)]
 
 
-def test_a_release_that_cannot_be_written_stays_charged(
-    run: Any, image: Path, tmp_path: Path, monkeypatch: Any
+@pytest.mark.parametrize("moment", ["writing", "moving"])
+def test_only_a_release_that_fails_in_the_last_step_stays_charged(
+    run: Any, image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
     ledger = fv.Ledger(tmp_path / "ledger.sqlite")
     ledger.set_budget("ann", 10_000)
+    real = Path.replace
 
     def full(*_: object) -> int:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_bytes", full)
+    def move(self: Path, target: Path) -> Path:
+        return full() if Path(target).name == "x.veil" else real(self, target)  # type: ignore[return-value]
+
+    monkeypatch.setattr(Path, *(("write_bytes", full) if moment == "writing" else ("replace", move)))
     command = ("privatize", image, "--out", tmp_path / "x.veil", *subset(epsilon=1), "--ledger", ledger.path)
     result = run(*command, "--subject", "ann")
     assert result.exit_code == 2
     assert "No space left" in result.stderr
     assert not (tmp_path / "x.veil").exists()
-    assert ledger.statement("ann")[0].releases == 1  # the safe side
+    assert ("the ledger was charged" in result.stderr) == (moment == "moving")
+    assert ledger.statement("ann")[0].releases == (moment == "moving")
+
+
+def test_a_budget_that_ends_in_the_middle_of_a_batch(run: Any, image: Path, shifted: Path, tmp_path: Path) -> None:
+    ledger = fv.Ledger(tmp_path / "ledger.sqlite")
+    ledger.set_budget("ann", 50)
+    account = ("--ledger", ledger.path, "--subject", "ann", "--max-features", 40)
+    result = run("privatize", image, shifted, "--out", tmp_path / "out", *subset(epsilon=1), *account, "--json")
+    assert result.exit_code == 1, result.output
+    shown = json.loads(result.stdout)
+    assert (shown["written"], shown["failed"], shown["budget_left"]) == (1, 1, 10)
+    assert f"{shifted.name}: this release costs 'ann'" in result.stderr
+    assert [path.name for path in (tmp_path / "out").iterdir()] == [f"{image.name}.veil"]
+
+
+def test_fewer_features_of_a_feature_file(run: Any, refused: Any, image: Path, tmp_path: Path) -> None:
+    raw = fv.extract(image, max_features=100)
+    fv.save(raw, tmp_path / "raw.veil")
+    command = ("--out", tmp_path / "x.veil", *subset(), "--max-features", 10)
+    assert run("privatize", tmp_path / "raw.veil", *command).exit_code == 0
+    private = fv.load(tmp_path / "x.veil")
+    assert raw.keypoints is not None and raw.keypoints.response is not None and private.keypoints is not None
+    strongest = raw.keypoints.xy[np.argsort(-raw.keypoints.response)[:10]]
+    assert sorted(map(tuple, private.keypoints.xy.tolist())) == sorted(map(tuple, strongest.tolist()))
+    bare = fv.Features(raw.descriptors, "sift", raw.keypoints.positions_only())
+    fv.save(bare, tmp_path / "bare.veil")
+    assert "no response" in refused("privatize", tmp_path / "bare.veil", *command, "--overwrite")
 
 
 def test_ledger_options_that_do_not_fit(refused: Any, image: Path, tmp_path: Path) -> None:

@@ -128,10 +128,16 @@ def test_guarantee_and_description() -> None:
     assert mechanism.spec() == {"name": "subset", "epsilon": 10.0, "subset_size": 4, "codebook": digest}
 
 
-@pytest.mark.parametrize("epsilon", [0, -1.0, math.nan, -math.inf, 1001.0, True, "10", None])
+@pytest.mark.parametrize("epsilon", [0, -1.0, math.nan, -math.inf, 1001.0, 10**400, True, "10", None])
 def test_a_bad_epsilon_is_refused(epsilon: object) -> None:
     with pytest.raises(InputError, match="epsilon must be"):
         Subset(epsilon)  # type: ignore[arg-type]
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    mechanism = Subset(np.float32(10), np.int64(3), builtin("sift"))  # type: ignore[arg-type]
+    assert (type(mechanism.epsilon), type(mechanism.subset_size)) == (float, int)
+    assert mechanism.spec()["epsilon"] == 10.0
 
 
 def test_an_epsilon_that_the_coin_cannot_keep_is_refused() -> None:
@@ -139,7 +145,7 @@ def test_an_epsilon_that_the_coin_cannot_keep_is_refused() -> None:
         subset_coin(1e-60, 1000, 3)
 
 
-@pytest.mark.parametrize("k", [0, -1, 1.5, True])
+@pytest.mark.parametrize("k", [0, -1, 1.5, True, 1025])
 def test_a_bad_subset_size_is_refused(k: object) -> None:
     with pytest.raises(InputError, match="subset_size"):
         Subset(10.0, k)  # type: ignore[arg-type]

@@ -5,9 +5,10 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from featveil.core import Guarantee, InputError, PrivacyError
+from featveil.core import Features, Guarantee, InputError, Points, PrivacyError
 from featveil.ledger import Ledger
 from ledgers import names, refused, release
 
@@ -160,3 +161,9 @@ def test_a_path_with_marks_of_an_address_is_taken_literally(tmp_path: Path) -> N
     ledger.set_budget("ann", 10)
     assert ledger.account("ann").charge(release()) == 0.0
     assert names(tmp_path) == ["a%20b?mode=memory#c"]
+
+
+def test_raw_features_cannot_be_charged(ledger: Ledger) -> None:
+    raw = Features(Points(np.ones((1, 4), np.float32)), "sift")
+    with refused(ledger, InputError, "expected private features, got Features"):
+        ledger.account("ann").charge(raw)  # type: ignore[arg-type]

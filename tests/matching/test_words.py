@@ -122,3 +122,29 @@ def test_what_has_no_meaning_for_words_is_refused() -> None:
         WordMatcher(BOOK).match(words.descriptors, lifted)
     with pytest.raises(InputError, match="no distances by themselves"):
         fv.distances.matrix(words.descriptors, raw.descriptors)
+
+
+def test_a_set_that_lies_about_its_codebook_is_refused() -> None:
+    liar = WordSets(np.array([[1, 18_000]]), BOOK.digest, 2**31)
+    for rule in get_args(WordRule):
+        with pytest.raises(InputError, match="claim a codebook of 2147483648 words, it has 16384"):
+            WordMatcher(BOOK, rule).match(liar, noisy(np.array([1])))
+
+
+@pytest.mark.parametrize("rule", get_args(WordRule))
+def test_a_file_of_equal_words_does_not_fill_the_memory(rule: WordRule) -> None:
+    bomb = sets(np.tile([[1, 2, 3, 4]], (60_000, 1)))
+    with pytest.raises(InputError, match="more than 4194304 candidates"):
+        WordMatcher(BOOK, rule).match(bomb, bomb)
+
+
+def test_mistakes_with_codebooks_and_rules_are_named() -> None:
+    raw = Features(noisy(np.array([1, 2])), "sift")
+    with pytest.raises(InputError, match="neither side has any"):
+        match(raw, raw, codebook=BOOK)
+    with pytest.raises(InputError, match="unknown rule"):
+        match(raw, raw, rule="foo")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="must be a Database"):
+        match(private(sets([[1, 2]])), raw, codebook="book.safetensors")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="must be a Database"):
+        WordMatcher(None)  # type: ignore[arg-type]

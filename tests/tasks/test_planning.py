@@ -61,7 +61,7 @@ def test_vocabulary_inliers_and_guesses_happen_as_often_as_planned() -> None:
 
 
 @pytest.mark.parametrize(
-    ("epsilon", "level"), [(math.inf, "none"), (16.0, "weak"), (12.0, "modest"), (10.0, "fair"), (0.1, "fair")]
+    ("epsilon", "level"), [(math.inf, "none"), (16.0, "weak"), (12.0, "modest"), (10.0, "fair"), (2.0, "strong")]
 )
 def test_levels(epsilon: float, level: str) -> None:
     (row,) = plan(epsilon, 256_000, [1], 100)

@@ -54,6 +54,11 @@ def printable(text: str) -> str:
     return "".join(letter if letter.isprintable() or letter == "\n" else "?" for letter in text)
 
 
+def number(value: float) -> str:
+    """For a person: all digits that count, thousands apart, no exponent up to a billion."""
+    return f"{value:,.10g}"
+
+
 class WarningLines(logging.Handler):
     """Shows log records of featveil as lines on stderr, above a running progress bar."""
 

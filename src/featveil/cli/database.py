@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from featveil.cli.console import Json, progress, show, stderr, table
+from featveil.cli.console import Json, progress, show, stderr
 
 if TYPE_CHECKING:
     from featveil.databases import Database
@@ -110,17 +110,14 @@ def _show(database: "Database", name: str, json: bool) -> None:
     rows: list[tuple[object, ...]] = [*facts.items(), *about.items()]
     if isinstance(recipe, dict):
         rows += [(f"recipe {key}", value) for key, value in recipe.items()]
-    text = table("database", "", rows=[(_plain(key).replace("_", " "), _plain(value)) for key, value in rows])
-    text.columns[1].justify = "left"
-    text.columns[1].overflow = "fold"
+    # Plain lines and no table: a digest that is folded to the terminal's width cannot be compared or searched for.
+    text = "\n".join(f"{_plain(key).replace('_', ' '):24}{_plain(value)}" for key, value in rows)
     show({**facts, "card": database.card}, json, text)
 
 
 def _plain(value: object) -> str:
-    """Text of a stranger's file, without markup or control characters for the terminal."""
-    from rich.markup import escape
-
-    return escape("".join(letter if letter.isprintable() else "?" for letter in str(value)))
+    """Text of a stranger's file, on one line and without control characters for the terminal."""
+    return "".join(letter if letter.isprintable() else "?" for letter in str(value))
 
 
 def _read_labels(path: Path | None) -> Any:

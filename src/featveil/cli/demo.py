@@ -10,7 +10,7 @@ import typer
 
 from featveil.cli.console import Json, progress, show
 from featveil.cli.extract import extracted
-from featveil.cli.match import shared_part
+from featveil.cli.match import SAMPLES_FOR_WORDS, shared_part
 from featveil.core.errors import InputError
 from featveil.core.files import check_folder, make_folder, replacing
 
@@ -24,7 +24,6 @@ _SHOWN = 4
 _EPSILONS = (12.0, 10.0, 8.0)
 _EPSILON_SHOWN = 10.0
 _SUBSET_SIZE = 4
-_SAMPLES_FOR_WORDS = 200_000
 _FEATURES = 1200
 _KIND = "sift"
 # When both sides drew the same sub-database (1 time in 16) the reference is released again; the page says so.
@@ -151,7 +150,7 @@ def _words(query: "Features", seen: _Side) -> "Words":
     mechanisms = [Subset(epsilon, _SUBSET_SIZE).for_kind(query.kind) for epsilon in _EPSILONS]
     for mechanism in mechanisms:
         private = privatize(query, mechanism)
-        outcome = _compare(_hidden(private), seen, _SAMPLES_FOR_WORDS)
+        outcome = _compare(_hidden(private), seen, words=True)
         total = private.guarantee.compose(len(private)).epsilon or 0.0
         guess = float(mechanism.coin.probability) / _SUBSET_SIZE
         epsilon = mechanism.epsilon
@@ -168,15 +167,16 @@ def _hidden(private: "PrivateFeatures") -> _Side:
     return _Side(private, panel(private.keypoints, None, private.image_size))
 
 
-def _compare(a: _Side, b: _Side, samples: int = 10_000) -> _Outcome:
-    from featveil.geometry import find_homography
+def _compare(a: _Side, b: _Side, words: bool = False) -> _Outcome:
+    from featveil.geometry import agreeing, agreeing_candidates
     from featveil.matching import match
     from featveil.reports.page import Count
     from featveil.reports.pictures import draw_matches
 
     found = match(a.features, b.features)
     pairs = found.indices
-    agree = find_homography(a.panel.xy[pairs[:, 0]], b.panel.xy[pairs[:, 1]], iterations=samples).agree
+    places = a.panel.xy[pairs[:, 0]], b.panel.xy[pairs[:, 1]]
+    agree = agreeing_candidates(*places, SAMPLES_FOR_WORDS) if words else agreeing(*places)
     picture = draw_matches(a.panel, b.panel, pairs, agree)
     return _Outcome(Count(len(pairs), int(agree.sum())), picture, shared_part(found, agree))
 

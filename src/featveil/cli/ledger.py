@@ -97,7 +97,8 @@ def _amount(entry: "Entry") -> str:
         return f"set to {total}"
     if entry.per_descriptor is None:
         return f"{total} per image"
-    return f"{_number(entry.per_descriptor)} per descriptor x {entry.features} = {total} per image"
+    unit = ", per unit of distance" if entry.kind == "metric-dp" else ""
+    return f"{_number(entry.per_descriptor)} per descriptor x {entry.features} = {total} per image{unit}"
 
 
 def _number(value: float) -> str:

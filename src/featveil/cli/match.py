@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from featveil.cli.console import Json, complain, show
+from featveil.cli.console import Json, complain, number, show
 from featveil.cli.extract import HDF5, MaxFeatures, read_features
 from featveil.core.errors import InputError
 from featveil.core.files import check_folder
@@ -22,7 +22,7 @@ _SHARED = (
     " (of 16 parts, 1 pair in 16 does), and such matches mean nothing"
 )
 _ZERO = 1e-3
-_SAMPLES, _SAMPLES_FOR_WORDS = 10_000, 200_000
+SAMPLES_FOR_WORDS = 200_000  # few of many candidates are right, so it takes many to draw four of those
 
 
 def match(
@@ -53,7 +53,8 @@ def match(
     """Match two images by the exact distances of their features, or by their words.
 
     Also counts the matches that agree on one homography, as views of a flat scene or from one place do. Word sets give
-    several candidates a feature, most of them wrong by design: those that agree are the matches.
+    several candidates a feature, most of them wrong by design: believe those that agree if they are many more than
+    would agree by chance, which is printed beside them.
     Existing files named by --out and --picture are replaced.
 
     Example: featveil match query.veil reference.jpg --picture matches.png
@@ -61,7 +62,9 @@ def match(
     _check_outputs(a, b, out, picture, images)
     first, second = _sides(a, b, kind, max_features)
     tests = {"mutual": mutual, "ratio": ratio, "max_distance": max_distance}
-    found, agree = _matched(first, second, tests, codebook, rule)
+    found = _matched(first, second, tests, codebook, rule)
+    words = first.has_words or second.has_words
+    agree, chance = _verified(first, second, found, words)
     drawn = _picture(first, second, found, agree, images) if picture is not None else None
     if out is not None:
         _write(out, found)
@@ -69,41 +72,41 @@ def match(
         from featveil.reports.pictures import write_picture
 
         write_picture(drawn, picture)
-    words = first.has_words or second.has_words
     if first.private and second.private and not words and shared_part(found, agree):
         complain("warning", _SHARED)
     inliers = None if agree is None else int(agree.sum())
     result: dict[str, Any] = {
         "matches": len(found),
         "inliers": inliers,
+        "inliers_by_chance": chance,
         "a": first.facts(),
         "b": second.facts(),
     }
     result |= {"out": None if out is None else str(out), "picture": None if picture is None else str(picture)}
-    show(result, json, _text(result, out, picture))
+    show(result, json, _text(result, words, out, picture))
 
 
-def _matched(
-    first: "_Side", second: "_Side", tests: dict[str, Any], codebook: Path | None, rule: str
-) -> "tuple[Matches, NDArray[np.bool_] | None]":
-    """The matches, and which of them agree on one homography where both sides have keypoints."""
+def _matched(first: "_Side", second: "_Side", tests: dict[str, Any], codebook: Path | None, rule: str) -> "Matches":
     from featveil.databases import load_database
-    from featveil.geometry import find_homography
     from featveil.matching import match as match_features
 
-    words = first.has_words or second.has_words
-    if codebook is not None and not words:
-        raise InputError("--codebook is for word sets, and neither side has any: leave it out")
     book = None if codebook is None else load_database(codebook)
     chosen: Any = rule
-    found = match_features(first.features, second.features, codebook=book, rule=chosen, **tests)
+    return match_features(first.features, second.features, codebook=book, rule=chosen, **tests)
+
+
+def _verified(
+    first: "_Side", second: "_Side", found: "Matches", words: bool
+) -> "tuple[NDArray[np.bool_] | None, int | None]":
+    """Which matches agree on one homography, where both sides have keypoints; of words, how many would by chance."""
+    from featveil.geometry import agreeing, agreeing_by_chance, agreeing_candidates
+
     if first.features.keypoints is None or second.features.keypoints is None:
-        return found, None
-    xy_a, xy_b = first.features.keypoints.xy, second.features.keypoints.xy
-    # Few of many candidates are right, so it takes many samples to draw four of those.
-    samples = _SAMPLES_FOR_WORDS if words else _SAMPLES
-    agree = find_homography(xy_a[found.indices[:, 0]], xy_b[found.indices[:, 1]], iterations=samples).agree
-    return found, agree
+        return None, None
+    places = first.features.keypoints.xy[found.indices[:, 0]], second.features.keypoints.xy[found.indices[:, 1]]
+    if not words:
+        return agreeing(*places), None
+    return agreeing_candidates(*places, SAMPLES_FOR_WORDS), agreeing_by_chance(*places, SAMPLES_FOR_WORDS)
 
 
 def shared_part(found: "Matches", agree: "NDArray[np.bool_] | None") -> bool:
@@ -135,7 +138,21 @@ class _Side:
 
     def facts(self) -> dict[str, Any]:
         """For --json."""
-        return {"path": str(self.path), "features": len(self.features), "private": self.private}
+        made = {"path": str(self.path), "features": len(self.features), "private": self.private}
+        return made | {"protection": self.protection}
+
+    @property
+    def protection(self) -> str | None:
+        """Defense and guarantee of private features; an epsilon never without that of the image."""
+        from featveil.core import PrivateFeatures
+
+        if not isinstance(self.features, PrivateFeatures):
+            return None
+        name, guarantee = self.features.defense.get("name"), self.features.guarantee
+        if guarantee.epsilon is None:
+            return f"{name}, {guarantee.kind}"
+        image = guarantee.compose(len(self.features)).epsilon or 0.0
+        return f"{name}, {guarantee.kind}: epsilon {number(guarantee.epsilon)} a descriptor, {number(image)} an image"
 
 
 def _sides(a: Path, b: Path, kind: str | None, max_features: int) -> tuple[_Side, _Side]:
@@ -178,17 +195,20 @@ def _picture(
         image = None if path is None else read_image(path)
         panels.append(panel(side.features.keypoints, image, side.features.image_size))
     names = " - ".join(f"{side.path.name}{' (private)' if side.private else ''}" for side in (first, second))
-    caption = f"{names}: {len(found)} matches, {int(agree.sum())} agree on one homography (green)"
+    kind = "candidates" if first.has_words or second.has_words else "matches"
+    caption = f"{names}: {len(found)} {kind}, {int(agree.sum())} agree on one homography (green)"
     return draw_matches(panels[0], panels[1], found.indices, agree, caption)
 
 
-def _text(result: dict[str, Any], out: Path | None, picture: Path | None) -> str:
+def _text(result: dict[str, Any], words: bool, out: Path | None, picture: Path | None) -> str:
     lines = [
         f"{name}  {side['path']}: {side['features']} {'private' if side['private'] else 'raw'} features"
+        + (f" ({side['protection']})" if side["protection"] else "")
         for name, side in (("A", result["a"]), ("B", result["b"]))
     ]
     counted = "" if result["inliers"] is None else f", {result['inliers']} agree on one homography"
-    lines.append(f"{result['matches']} matches{counted}")
+    counted += "" if result["inliers_by_chance"] is None else f" ({result['inliers_by_chance']} would by chance)"
+    lines.append(f"{result['matches']} {'candidates' if words else 'matches'}{counted}")
     return "\n".join([*lines, *(f"wrote {path}" for path in (out, picture) if path is not None)])
 
 

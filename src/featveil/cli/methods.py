@@ -33,7 +33,7 @@ def make_defense(name: str, options: dict[str, Any], database: Path | None, dige
     if database is not None:
         role = next((role for role in ("database", "codebook") if role in fields), None)
         if role is None:
-            raise InputError(f"--database does not belong to {name}: {_takes(list(fields))}")
+            raise InputError(f"--database (--codebook) does not belong to {name}: {_takes(list(fields))}")
         given[role] = load_database(database, digest)
     made: Defense = DEFENSES[name](**given)
     if made.guarantee().kind == "none":

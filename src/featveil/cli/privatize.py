@@ -6,15 +6,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from featveil.cli.console import Json, progress
-from featveil.cli.extract import HDF5, MaxFeatures, Work, finish, has_images, named_images, read_features, targets
+from featveil.cli.console import Json, complain, progress
+from featveil.cli.extract import HDF5, Work, finish, has_images, named_images, read_features, targets
 from featveil.cli.methods import make_defense
 from featveil.cli.releases import Releases
-from featveil.core.errors import InputError, PrivacyError
+from featveil.core.errors import FeatveilError, InputError, PrivacyError
 from featveil.core.files import make_folder, replacing
 
 if TYPE_CHECKING:
     from featveil.core import Account, Defense, Features, PrivateFeatures
+
+_FEATURES_OF_IMAGE = 2048
 
 
 def privatize(
@@ -72,7 +74,10 @@ def privatize(
         str | None,
         typer.Option(help="Descriptor kind: of images (default sift), and of hloc files that do not say it."),
     ] = None,
-    max_features: MaxFeatures = 2048,
+    max_features: Annotated[
+        int | None,
+        typer.Option(min=1, help="Features to release, the strongest.", show_default="2048 of an image, else all"),
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Skip inputs that were released before.")] = False,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Release again; two releases together reveal more than one.")
@@ -111,7 +116,7 @@ class _Source:
     path: Path
     name: str | None
     kind: str | None
-    max_features: int
+    max_features: int | None
 
 
 def _account(ledger: Path | None, subject: str | None, method: "Defense") -> "Account | None":
@@ -127,7 +132,7 @@ def _account(ledger: Path | None, subject: str | None, method: "Defense") -> "Ac
     return Ledger(ledger).account(subject)
 
 
-def _sources(inputs: list[Path], kind: str | None, max_features: int) -> dict[str, _Source]:
+def _sources(inputs: list[Path], kind: str | None, max_features: int | None) -> dict[str, _Source]:
     """What to privatize, by name. A folder stands for its .veil files or, without any, its images."""
     found: dict[str, _Source] = {}
     for path in inputs:
@@ -185,25 +190,44 @@ def _raw(source: _Source) -> "Features":
         if len(features) == 0:
             raise InputError(f"image {source.name!r} in {source.path} has no features")
     else:
-        features = read_features(source.path, source.kind or "sift", source.max_features)
+        features = read_features(source.path, source.kind or "sift", source.max_features or _FEATURES_OF_IMAGE)
     if not isinstance(features, Features):
         raise PrivacyError(f"{source.path} is private already: privatize the raw features it came from")
-    return features
+    return features if source.max_features is None else _strongest(features, source.max_features)
+
+
+def _strongest(features: "Features", most: int) -> "Features":
+    """The `most` features of highest response; raises InputError when there are more and none has a response."""
+    if len(features) <= most:
+        return features
+    response = None if features.keypoints is None else features.keypoints.response
+    if response is None:
+        raise InputError(f"these {len(features)} features have no response to choose {most} by: extract fewer instead")
+    return features.take((-response).argsort(kind="stable")[:most])
 
 
 def _release_one(name: str, target: Path, work: "Work[PrivateFeatures]", releases: Releases) -> None:
-    """Charged once the bytes are made and before they are written: what is not recorded is not released."""
-    from featveil.formats.veil import encode
+    """Written beside, charged, then moved into place: what is not recorded is not released, and hardly the reverse."""
+    from featveil.formats.veil import save
 
     private = work.tried(Path(name))
     if private is None:
         return
-    content = encode(private)
     make_folder(target.parent)
-    releases.count(private, name)
-    with replacing(target) as temporary:
-        temporary.write_bytes(content)
-    work.written += 1
-    work.features += len(private)
-    releases.bytes += len(content)
+    before = releases.images
+    try:
+        with replacing(target) as temporary:
+            save(private, temporary)
+            releases.bytes += temporary.stat().st_size
+            releases.count(private, name)
+    except FeatveilError as error:
+        charged = releases.account is not None and releases.images > before
+        message = f"{name}: {error}{' (the ledger was charged for it)' if charged else ''}"
+        if work.total == 1:
+            raise type(error)(message) from error
+        work.failed += 1
+        complain("warning", message)
+    else:
+        work.written += 1
+        work.features += len(private)
     work.advance()

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from featveil.cli.console import complain
+from featveil.cli.console import complain, number
 
 if TYPE_CHECKING:
     from featveil.core import Account, Defense, Features, PrivateFeatures
@@ -20,7 +20,7 @@ class Releases:
     def __init__(self, method: "Defense", keep_geometry: bool, account: "Account | None") -> None:
         self.method, self.keep_geometry, self.account = method, keep_geometry, account
         self.last: PrivateFeatures | None = None
-        self.largest = 0  # features of one image
+        self.largest = self.images = self.total = 0  # features of the largest image, images, features of all
         self.bytes = 0
         self.left: float | None = None  # of the account
 
@@ -37,10 +37,11 @@ class Releases:
         return self.last
 
     def count(self, private: "PrivateFeatures", label: str) -> None:
-        """Charge the account, if there is one, for what is about to be written."""
-        self.largest = max(self.largest, len(private))
+        """Charge the account, if there is one, for what is about to be released."""
         if self.account is not None:
             self.left = self.account.charge(private, label)
+        self.largest, self.images = max(self.largest, len(private)), self.images + 1
+        self.total += len(private)
 
     def facts(self, features: int) -> dict[str, Any]:
         """For --json; `features` of all releases."""
@@ -57,6 +58,7 @@ class Releases:
                 "epsilon": guarantee.epsilon,
                 "unit": guarantee.unit,
                 "image_epsilon": guarantee.compose(self.largest).epsilon,
+                "total_epsilon": None if guarantee.epsilon is None else guarantee.epsilon * self.total,
             },
             "leaks": self._leaks(),
             "known_attacks": self._attacks(),
@@ -73,23 +75,25 @@ class Releases:
             f"leaks      {', '.join(self._leaks())}",
             f"attacks    {self._attacks()} ({_THREATS})",
         ]
-        return "\n".join(lines + ([] if self.left is None else [f"budget     {self.left:,g} left"]))
+        return "\n".join(lines + ([] if self.left is None else [f"budget     {number(self.left)} left"]))
 
     def _defense(self) -> str:
         spec = self.last.defense if self.last else {}
         shown = {key: value for key, value in spec.items() if value is not None and key not in _NOT_SHOWN}
         shown |= {key: str(spec[key])[:12] for key in ("database", "codebook") if spec.get(key)}
-        return f"{spec.get('name')}: " + ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in shown.items())
+        listed = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in shown.items())
+        return f"{spec.get('name')}: {listed}" if listed else str(spec.get("name"))
 
     def _guarantee(self) -> str:
         guarantee = self.last.guarantee if self.last else None
         if guarantee is None or guarantee.epsilon is None:
             return "empirical: judged by known attacks only, nothing is proved"
-        image = guarantee.compose(self.largest).epsilon
+        image = guarantee.compose(self.largest).epsilon or 0.0
+        both = f", {number(guarantee.epsilon * self.total)} for all {self.images}" if self.images > 1 else ""
         unit = " and unit of distance" if guarantee.kind == "metric-dp" else ""
         return (
-            f"{guarantee.kind}: epsilon {guarantee.epsilon:g} a descriptor{unit},"
-            f" {image:,g} for an image of {self.largest:,} (they add up)"
+            f"{guarantee.kind}: epsilon {number(guarantee.epsilon)} a descriptor{unit},"
+            f" {number(image)} for an image of {self.largest:,}{both} (they add up)"
         )
 
     def _leaks(self) -> list[str]:
@@ -105,7 +109,7 @@ class Releases:
 
     def _attacks(self) -> str:
         """What is known to work against the last release."""
-        from featveil.defenses import Lifting, Subset
+        from featveil.defenses import Lifting, Metric, Subset
 
         if isinstance(self.method, Lifting):
             return "exist: " + _LIFTING_ATTACKS + (_ON_INTEGERS if self.last and self.last.kind == "sift" else "")
@@ -114,4 +118,8 @@ class Releases:
             share = float(coin.probability) / self.method.subset_size
             chance = f"{min(share, 0.999):.1%}" if share >= 0.001 else "below 0.1%"
             return f"none beats the bound; a blind guess at the true word of a feature is right {chance} of the time"
-        return "none beats the bound"
+        if isinstance(self.method, Metric):
+            twice = 2 * self.method.epsilon
+            far = f"{number(twice)} a descriptor, {number(twice * self.largest)} an image"
+            return f"none beats the bound, which says little of unlike descriptors: as local-dp it is {far}"
+        return "none: hardly any true descriptor is sent, so these match nothing either"

@@ -216,7 +216,7 @@ class _Plan:
         """For a person."""
         from featveil.tasks.planning import explain, percent, rounded
 
-        headings = ("k", "true word sent", "best guess", "right matches", "of candidates", "verdict")
+        headings = ("k", "true word sent", "best guess", "right at best", "their share", "verdict")
         rows: list[tuple[object, ...]] = [
             (
                 row.subset_size,

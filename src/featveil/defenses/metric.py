@@ -21,7 +21,13 @@ from featveil.core import Guarantee, InputError, NotFittedError, Points, Randomn
 from featveil.core.arrays import Float64, Integers
 from featveil.core.draws import below, distinct
 from featveil.databases import Database
-from featveil.defenses.subset import check_codebook, check_epsilon, codebook_for, exponential_from_below
+from featveil.defenses.subset import (
+    check_codebook,
+    check_epsilon,
+    check_subset_size,
+    codebook_for,
+    exponential_from_below,
+)
 
 SLACK = 2.0**-15  # what rounding adds to every distance in the claim
 STEP = 2.0**-16  # distances are rounded down to multiples of this
@@ -39,7 +45,7 @@ class Metric:
 
     For any descriptors of distance D after both have norm 1, and any output, probabilities differ by a factor of at
     most e^(epsilon (D + SLACK)). `codebook` holds the words (default: the built-in database of the descriptor's kind).
-    Takes time in proportion to the codebook for each descriptor, where Subset takes it to `subset_size`.
+    Drawing takes time in proportion to the codebook for each descriptor, where that of Subset hardly depends on it.
     """
 
     epsilon: float
@@ -47,11 +53,10 @@ class Metric:
     codebook: Database | None = None
 
     def __post_init__(self) -> None:
-        check_epsilon(self.epsilon)
+        object.__setattr__(self, "epsilon", check_epsilon(self.epsilon))
         if math.isinf(self.epsilon):
             raise InputError("epsilon must be finite: metric privacy without a bound is Subset(math.inf)")
-        if type(self.subset_size) is not int or self.subset_size < 1:
-            raise InputError(f"subset_size must be a whole number of at least 1, got {self.subset_size!r}")
+        object.__setattr__(self, "subset_size", check_subset_size(self.subset_size))
         check_codebook(self.codebook)
         if self.codebook is not None and self.subset_size >= len(self.codebook):
             words = len(self.codebook)

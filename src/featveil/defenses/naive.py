@@ -27,7 +27,7 @@ class Naive:
     epsilon: float
 
     def __post_init__(self) -> None:
-        check_epsilon(self.epsilon)
+        object.__setattr__(self, "epsilon", check_epsilon(self.epsilon))
 
     def for_kind(self, kind: str) -> Self:
         """Serves kinds whose descriptors are bytes."""

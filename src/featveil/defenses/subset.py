@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import cached_property
+from numbers import Integral, Real
 from typing import Self
 
 import numpy as np
@@ -21,6 +22,7 @@ from featveil.core.draws import Coin, distinct
 from featveil.databases import Database, builtin, nearest_words
 
 LARGEST_EPSILON = 1000.0
+LARGEST_SUBSET = 1024  # drawing a set takes time in proportion to its square from about the root of K on
 _SPARE_BITS = 96  # of the coin, beyond those that number the words
 _SPARE_DIGITS = 60  # of e^epsilon, likewise
 
@@ -38,9 +40,8 @@ class Subset:
     codebook: Database | None = None
 
     def __post_init__(self) -> None:
-        check_epsilon(self.epsilon)
-        if type(self.subset_size) is not int or self.subset_size < 1:
-            raise InputError(f"subset_size must be a whole number of at least 1, got {self.subset_size!r}")
+        object.__setattr__(self, "epsilon", check_epsilon(self.epsilon))
+        object.__setattr__(self, "subset_size", check_subset_size(self.subset_size))
         check_codebook(self.codebook)
         if self.codebook is not None:
             subset_coin(self.epsilon, len(self.codebook), self.subset_size)
@@ -131,13 +132,21 @@ def effective_epsilon(coin: Coin, codebook_size: int, subset_size: int) -> float
         return float(abs((Decimal(ratio.numerator) / Decimal(ratio.denominator)).ln()))
 
 
-def check_epsilon(epsilon: float) -> None:
-    """Raise InputError unless `epsilon` is a number above 0, finite ones at most LARGEST_EPSILON."""
-    number = isinstance(epsilon, int | float) and not isinstance(epsilon, bool)
-    if not number or math.isnan(epsilon) or epsilon <= 0:
-        raise InputError(f"epsilon must be a number above 0, got {epsilon!r}")
-    if LARGEST_EPSILON < epsilon < math.inf:
-        raise InputError(f"epsilon must be at most {LARGEST_EPSILON:g}, got {epsilon:g}: that bounds nothing")
+def check_epsilon(epsilon: float) -> float:
+    """`epsilon` as a float; raises InputError unless it is above 0 and, if finite, at most LARGEST_EPSILON."""
+    if isinstance(epsilon, bool) or not isinstance(epsilon, Real) or not epsilon > 0:
+        raise InputError(f"epsilon must be a number above 0, got {epsilon!r:.80}")
+    if epsilon > LARGEST_EPSILON and epsilon != math.inf:
+        raise InputError(f"epsilon must be at most {LARGEST_EPSILON:g}: more bounds nothing")
+    return float(epsilon)
+
+
+def check_subset_size(subset_size: int) -> int:
+    """`subset_size` as an int; raises InputError unless it is 1 to LARGEST_SUBSET."""
+    whole = isinstance(subset_size, Integral) and not isinstance(subset_size, bool)
+    if not whole or not 1 <= subset_size <= LARGEST_SUBSET:
+        raise InputError(f"subset_size must be a whole number from 1 to {LARGEST_SUBSET}, got {subset_size!r:.80}")
+    return int(subset_size)
 
 
 def check_codebook(codebook: object) -> None:

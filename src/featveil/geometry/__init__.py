@@ -1,5 +1,6 @@
 """Matches -> geometry: which of them agree on one view of the scene."""
 
+from featveil.geometry.candidates import agreeing_by_chance, agreeing_candidates
 from featveil.geometry.homography import Homography, agreeing, find_homography
 
-__all__ = ["Homography", "agreeing", "find_homography"]
+__all__ = ["Homography", "agreeing", "agreeing_by_chance", "agreeing_candidates", "find_homography"]

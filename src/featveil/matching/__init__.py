@@ -3,7 +3,7 @@
 from featveil.core import Features, InputError, Matches, PrivateFeatures, WordSets
 from featveil.databases import Database, builtin
 from featveil.matching.nearest import NearestMatcher
-from featveil.matching.words import WordMatcher, WordRule
+from featveil.matching.words import WordMatcher, WordRule, check_codebook, check_rule
 
 __all__ = ["NearestMatcher", "WordMatcher", "match"]
 
@@ -29,7 +29,10 @@ def match(
             raise InputError(f"expected Features or PrivateFeatures, got {type(features).__name__}")
     if a.kind != b.kind:
         raise InputError(f"cannot match {a.kind} with {b.kind} descriptors: extract both with the same kind")
+    check_rule(rule)
     if not any(isinstance(side.descriptors, WordSets) for side in (a, b)):
+        if codebook is not None:
+            raise InputError("a codebook is for word sets, and neither side has any: leave it out")
         return NearestMatcher(mutual, ratio, max_distance).match(a.descriptors, b.descriptors)
     if not mutual or ratio is not None or max_distance is not None:
         raise InputError("word sets have no mutual, ratio or max_distance test: verify the candidates geometrically")
@@ -41,6 +44,8 @@ def _codebook(a: Features | PrivateFeatures, b: Features | PrivateFeatures, give
     digests = {side.descriptors.codebook for side in (a, b) if isinstance(side.descriptors, WordSets)}
     if len(digests) > 1:
         raise InputError("the two sides use different codebooks: privatize both with the same one")
+    if given is not None:
+        check_codebook(given)
     (digest,) = digests
     if given is None and a.kind in ("sift", "rootsift") and builtin(a.kind).digest == digest:
         return builtin(a.kind)

@@ -15,6 +15,7 @@ from featveil.databases import Database, nearest_words, word_points
 from featveil.matching.nearest import NearestMatcher
 
 WordRule = Literal["vocabulary", "nearest"]
+MOST_CANDIDATES = 2**22  # a file of equal words must not fill the memory
 
 
 @dataclass(frozen=True)
@@ -31,8 +32,8 @@ class WordMatcher:
     rule: WordRule = "vocabulary"
 
     def __post_init__(self) -> None:
-        if self.rule not in get_args(WordRule):
-            raise InputError(f"unknown rule {self.rule!r}: use one of {', '.join(get_args(WordRule))}")
+        check_codebook(self.codebook)
+        check_rule(self.rule)
 
     def match(self, a: Descriptors, b: Descriptors) -> Matches:
         """All candidate pairs, each once, ordered by their index in `a`, then in `b`."""
@@ -54,7 +55,9 @@ class WordMatcher:
     def _bags(self, descriptors: Descriptors) -> "_Bags":
         """Words with the features that own them. A raw point owns its nearest word, a private one its whole set."""
         match descriptors:
-            case WordSets(words, digest):
+            case WordSets(words, digest, size):
+                if digest == self.codebook.digest and size != len(self.codebook):
+                    raise InputError(f"these words claim a codebook of {size} words, it has {len(self.codebook)}")
                 if digest != self.codebook.digest:
                     raise InputError(
                         f"these words are of codebook {digest[:12]}, this one is {self.codebook.digest[:12]}:"
@@ -99,12 +102,26 @@ class _Bags:
     raw: Points | None
 
 
+def check_rule(rule: str) -> None:
+    """Raise InputError for an unknown rule."""
+    if rule not in get_args(WordRule):
+        raise InputError(f"unknown rule {rule!r}: use one of {', '.join(get_args(WordRule))}")
+
+
+def check_codebook(codebook: object) -> None:
+    """Raise InputError unless `codebook` is a Database."""
+    if not isinstance(codebook, Database):
+        raise InputError(f"codebook must be a Database (see load_database), got {type(codebook).__name__}")
+
+
 def join(first: Integers, second: Integers) -> tuple[Integers, Integers]:
     """All pairs of places (i, j) with first[i] == second[j], in the order of i."""
     order = np.argsort(second, kind="stable")
     ordered = second[order]
     start = np.searchsorted(ordered, first, side="left")
     counts = np.searchsorted(ordered, first, side="right") - start
+    if counts.sum() > MOST_CANDIDATES:
+        raise InputError(f"there are more than {MOST_CANDIDATES} candidates: use fewer features or a larger codebook")
     left = np.repeat(np.arange(len(first)), counts)
     within = np.arange(len(left)) - np.repeat(np.cumsum(counts) - counts, counts)
     return left, order[start[left] + within]

@@ -21,6 +21,7 @@ LARGEST_CODEBOOK = 2**4096  # all vectors of 128 float32 numbers
 # little. Nor does a set that almost surely has the true word hide much: the others are random, and neighbouring
 # features may tell them apart. Where the lines are drawn is a judgement, not a theorem.
 LEVELS = (("weak", 0.5, 0.9), ("modest", 0.1, 0.5))
+STRONG = 2.0  # up to this epsilon the bound itself says enough, whatever is sent
 _DECIDES = 20  # e^20 is half a billion: odds that change so much decide any question
 _BOUNDS_NOTHING = "  that bounds nothing by itself; the bound that holds is per descriptor"
 _LONG = 10**15  # whole numbers that are not written out
@@ -143,15 +144,17 @@ def explain(rows: Sequence[PlanRow], codebook_size: int, features: int) -> list[
     lines = [
         f"best guess: right so often, for someone who knows nothing else (chance {chance});",
         "  also the share of the words sent that are right",
-        "right matches: an image's, expected of vocabulary matching, and their share, at best:",
+        "right at best: right matches of an image expected of vocabulary matching, and their share, if",
         f"  every keypoint has a counterpart among {features:,}, with the same word; words are uniform;",
         "  of real pairs most keypoints do not, so expect a fraction (docs/claims.md)",
     ]
-    lines += ["", *(f"k = {row.subset_size}: {row.verdict}" for row in rows)]
-    lines += [
-        "side knowledge (neighbouring keypoints, a trained network) may single out the true word",
-        "  where it is sent: then 'true word sent' is what counts",
-    ]
+    lines += ["verdict, from bad to good: none, weak, modest, fair, strong", ""]
+    lines += [f"k = {row.subset_size}: {row.verdict}" for row in rows]
+    if first.epsilon > STRONG:
+        lines += [
+            "side knowledge (neighbouring keypoints, a trained network) may single out the true word",
+            "  where it is sent: then 'true word sent' is what counts",
+        ]
     return lines if math.isinf(first.epsilon) else [*lines, *_amounts(first, features)]
 
 
@@ -184,6 +187,8 @@ def _verdict(epsilon: float, sent: float, guess: float) -> tuple[str, str]:
     """The level, and the reason for it in words."""
     if math.isinf(epsilon):
         return "none", "none: quantisation only, nothing is guaranteed"
+    if epsilon <= STRONG:
+        return "strong", f"strong: the odds of any suspicion change by a factor of {math.exp(epsilon):.2f} at most"
     guessed = f"whoever guesses the word is right {percent(guess)} of the time"
     present = f"the true word is sent {percent(sent)} of the time"
     for level, of_guess, of_sent in LEVELS:

@@ -29,6 +29,7 @@ Direction = Literal["A/B", "B/A"]
 Report = Callable[[int, int], None]
 
 RESOLVED = 10  # expected sightings of the rare event from which on its probability is known well enough
+MOST_TRIALS = 10**10  # hours
 _DIRECTIONS: tuple[Direction, ...] = get_args(Direction)
 _STATEMENTS = 6  # three events, in both directions
 _CHUNK = 2**18  # words that are drawn at a time, to bound memory
@@ -219,7 +220,7 @@ def _pair(pair: tuple[int, int] | None, size: int, rng: Randomness) -> tuple[int
 def _check(mechanism: Subset, trials: int, confidence: float) -> None:
     if math.isinf(mechanism.epsilon):
         raise InputError("an infinite epsilon claims nothing, so there is nothing to audit: give a finite one")
-    if type(trials) is not int or trials < 2:
-        raise InputError(f"trials must be a whole number of at least 2, got {trials!r}")
+    if type(trials) is not int or not 2 <= trials <= MOST_TRIALS:
+        raise InputError(f"trials must be a whole number from 2 to {MOST_TRIALS:,}, got {trials!r}")
     if not 0 < confidence < 1:
         raise InputError(f"confidence must be between 0 and 1, got {confidence!r}")
