@@ -193,3 +193,13 @@ def test_the_kernel_is_as_exact_as_the_margin_assumes(m: int) -> None:
     exact = (compared.exact(rows, columns) / compared.pair.scale) ** 2
     assert len(rows) > 100
     assert 2 * np.abs(squared[rows, columns] - exact).max() < MARGIN
+
+
+@pytest.mark.parametrize("k", [1, 2, 5])
+@pytest.mark.parametrize("spread", [1e-5, 1e-3, 1.0])
+def test_nearest_points_among_many_that_are_almost_as_near(k: int, spread: float) -> None:
+    rng = np.random.default_rng(0)
+    a = Points(rng.standard_normal((40, 16)).astype(np.float32))
+    b = Points((rng.standard_normal(16) + spread * rng.standard_normal((1500, 16))).astype(np.float32))
+    exact = np.linalg.norm(a.values[:, None].astype(np.float64) - b.values[None].astype(np.float64), axis=2)
+    assert (nearest(a, b, k).indices == np.argsort(exact, axis=1, kind="stable")[:, :k]).all()
