@@ -218,7 +218,7 @@ def _release_one(name: str, target: Path, work: "Work[PrivateFeatures]", release
     try:
         with replacing(target) as temporary:
             save(private, temporary)
-            releases.bytes += temporary.stat().st_size
+            size = temporary.stat().st_size
             releases.count(private, name)
     except FeatveilError as error:
         charged = releases.account is not None and releases.images > before
@@ -230,4 +230,5 @@ def _release_one(name: str, target: Path, work: "Work[PrivateFeatures]", release
     else:
         work.written += 1
         work.features += len(private)
+        releases.bytes += size
     work.advance()
