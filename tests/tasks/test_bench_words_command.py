@@ -5,8 +5,6 @@ import re
 import sys
 from pathlib import Path
 
-import cv2
-import numpy as np
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -15,6 +13,7 @@ from featveil.core import InputError
 from featveil.core.records import read_records
 from featveil.databases import Database, builtin, save_database
 from featveil.tasks import words
+from scenes import draw_equal_views
 
 FEW = ("--epsilons", "12,8", "--subset-sizes", "1,2", "--nearest-sizes", "2", "--max-features", 80, "--iterations", 500)
 
@@ -27,11 +26,7 @@ def invoke(*arguments: object) -> Result:
 def dataset(tmp_path: Path) -> Path:
     """One scene of six equal random textures: every homography is the identity."""
     folder = tmp_path / "drawn" / "i_same"
-    folder.mkdir(parents=True)
-    noise = cv2.GaussianBlur(np.random.default_rng(0).random((120, 160)) * 255, (0, 0), 2)
-    for number in range(1, 7):
-        cv2.imwrite(str(folder / f"{number}.png"), (noise * 3 - 255).clip(0, 255).astype(np.uint8))
-        np.savetxt(folder / f"H_1_{number}", np.eye(3))
+    draw_equal_views(folder)
     return folder.parent
 
 

@@ -21,26 +21,15 @@ from featveil.tasks.comparing import METRIC, Scheme, make_schemes, run, run_resu
 from featveil.tasks.matching import generator
 from featveil.tasks.tradeoff import measure, metric_success, subset_success
 from featveil.tasks.words import Settings
+from scenes import draw_turned_views
 
 SETTINGS = Settings(max_features=200, iterations=3000)
-
-
-def draw_scene(folder: Path) -> None:
-    """A blurred random texture, and five views of it under small rotations and shifts."""
-    folder.mkdir(parents=True)
-    noise = cv2.GaussianBlur(np.random.default_rng(0).random((240, 320)).astype(np.float32), (0, 0), 3)
-    texture = cv2.normalize(noise, None, 0, 255, cv2.NORM_MINMAX).astype(np.uint8)  # type: ignore[call-overload]
-    cv2.imwrite(str(folder / "1.png"), texture)
-    for number in range(2, 7):
-        homography = np.vstack([cv2.getRotationMatrix2D((160, 120), 2 * number, 1), [1e-5 * number, 0, 1]])
-        cv2.imwrite(str(folder / f"{number}.png"), cv2.warpPerspective(texture, homography, (320, 240)))
-        np.savetxt(folder / f"H_1_{number}", homography)
 
 
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> HPatches:
     root = tmp_path_factory.mktemp("data") / "drawn"
-    draw_scene(root / "v_one")
+    draw_turned_views(root / "v_one", degrees=2, growth=0)
     return load_hpatches(root)
 
 
@@ -217,7 +206,7 @@ def test_the_sample_is_every_mth_descriptor_of_all_private_images(
 
 
 def test_an_image_without_features_counts_nothing(tmp_path: Path, codebook: Database) -> None:
-    draw_scene(tmp_path / "drawn" / "one")
+    draw_turned_views(tmp_path / "drawn" / "one", degrees=2, growth=0)
     blank = np.full((240, 320), 128, np.uint8)
     cv2.imwrite(str(tmp_path / "drawn" / "one" / "2.png"), blank)
     dataset = load_hpatches(tmp_path / "drawn")

@@ -12,28 +12,15 @@ from featveil.core.records import Record, append_records, read_records
 from featveil.datasets import HPatches, load_hpatches
 from featveil.tasks import matching
 from featveil.tasks.matching import Scheme, Settings, generator, make_schemes, run, run_resumable
+from scenes import draw_turned_views
 
 SETTINGS = Settings(max_features=300)
-
-
-def draw_scene(folder: Path, seed: int = 0) -> None:
-    """A blurred random texture, and five views of it under small rotations, scalings and shifts."""
-    folder.mkdir(parents=True)
-    rng = np.random.default_rng(seed)
-    noise = cv2.GaussianBlur(rng.random((240, 320)).astype(np.float32), (0, 0), 3)
-    texture = cv2.normalize(noise, None, 0, 255, cv2.NORM_MINMAX).astype(np.uint8)  # type: ignore[call-overload]
-    cv2.imwrite(str(folder / "1.png"), texture)
-    for number in range(2, 7):
-        turn = cv2.getRotationMatrix2D((160, 120), 4 * number, 1 + 0.03 * number)
-        homography = np.vstack([turn, [1e-5 * number, 0, 1]])
-        cv2.imwrite(str(folder / f"{number}.png"), cv2.warpPerspective(texture, homography, (320, 240)))
-        np.savetxt(folder / f"H_1_{number}", homography)
 
 
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> HPatches:
     root = tmp_path_factory.mktemp("data") / "drawn"
-    draw_scene(root / "v_one")
+    draw_turned_views(root / "v_one")
     return load_hpatches(root)
 
 
@@ -64,7 +51,7 @@ def test_pixel_centres_are_where_the_homography_says(dataset: HPatches) -> None:
 
 
 def test_wrong_homographies_are_not_found(tmp_path: Path) -> None:
-    draw_scene(tmp_path / "drawn" / "v_one")
+    draw_turned_views(tmp_path / "drawn" / "v_one")
     for number in range(2, 7):
         np.savetxt(tmp_path / "drawn" / "v_one" / f"H_1_{number}", [[1, 0, 60], [0, 1, 40], [0, 0, 1]])
     records = list(run(load_hpatches(tmp_path / "drawn"), [Scheme()], SETTINGS))
@@ -142,7 +129,7 @@ def test_other_settings_do_not_mix(dataset: HPatches, tmp_path: Path, other: Set
 
 
 def test_an_image_without_features_counts_as_zero(tmp_path: Path) -> None:
-    draw_scene(tmp_path / "drawn" / "one")
+    draw_turned_views(tmp_path / "drawn" / "one")
     cv2.imwrite(str(tmp_path / "drawn" / "one" / "2.png"), np.full((240, 320), 128, np.uint8))
     records = list(run(load_hpatches(tmp_path / "drawn"), make_schemes("sift", ["random"], [2]), SETTINGS))
     blank = [record for record in records if record.parameters["image"] == 2]
