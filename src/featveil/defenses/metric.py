@@ -21,8 +21,8 @@ from featveil.core import Guarantee, InputError, NotFittedError, Points, Randomn
 from featveil.core.arrays import Float64, Integers
 from featveil.core.draws import below, distinct
 from featveil.databases import Database
+from featveil.databases.words import check_codebook, check_comparable
 from featveil.defenses.subset import (
-    check_codebook,
     check_epsilon,
     check_subset_size,
     codebook_for,
@@ -57,9 +57,10 @@ class Metric:
         if math.isinf(self.epsilon):
             raise InputError("epsilon must be finite: metric privacy without a bound is Subset(math.inf)")
         object.__setattr__(self, "subset_size", check_subset_size(self.subset_size))
+        if self.codebook is None:
+            return
         check_codebook(self.codebook)
-        if self.codebook is not None and self.subset_size >= len(self.codebook):
-            words = len(self.codebook)
+        if self.subset_size >= (words := len(self.codebook)):
             raise InputError(f"subset_size must be below the {words} words of the codebook, got {self.subset_size}")
 
     def for_kind(self, kind: str) -> Self:
@@ -136,12 +137,9 @@ def distance_steps(points: Points, codebook: Database) -> Iterator[tuple[slice, 
     Bounded memory, about 130 MB beside the codebook up to four million words. Raises InputError for descriptors of
     another size, a very large one or norm zero.
     """
-    if points.size != codebook.size:
-        raise InputError(f"words have size {codebook.size}, descriptors {points.size}: use a codebook of their kind")
+    check_comparable(points, codebook)
     if points.size > _LARGEST_SIZE:
         raise InputError(f"metric privacy serves descriptors of size up to {_LARGEST_SIZE}, got {points.size}")
-    if not points.values.any(axis=1).all():
-        raise InputError("a descriptor has zero norm: remove it first")
     rows, words = max(1, _ENTRIES // len(codebook)), max(1, _NUMBERS // points.size)
     for start in range(0, len(points), rows):
         part = slice(start, start + rows)

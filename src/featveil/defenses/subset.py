@@ -20,6 +20,7 @@ from featveil.core import Guarantee, InputError, NotFittedError, Points, Randomn
 from featveil.core.arrays import Integers
 from featveil.core.draws import Coin, distinct
 from featveil.databases import Database, builtin, nearest_words
+from featveil.databases.words import check_codebook
 
 LARGEST_EPSILON = 1000.0
 LARGEST_SUBSET = 1024  # drawing a set takes time in proportion to its square from about the root of K on
@@ -42,8 +43,8 @@ class Subset:
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", check_epsilon(self.epsilon))
         object.__setattr__(self, "subset_size", check_subset_size(self.subset_size))
-        check_codebook(self.codebook)
         if self.codebook is not None:
+            check_codebook(self.codebook)
             subset_coin(self.epsilon, len(self.codebook), self.subset_size)
 
     def for_kind(self, kind: str) -> Self:
@@ -147,12 +148,6 @@ def check_subset_size(subset_size: int) -> int:
     if not whole or not 1 <= subset_size <= LARGEST_SUBSET:
         raise InputError(f"subset_size must be a whole number from 1 to {LARGEST_SUBSET}, got {subset_size!r:.80}")
     return int(subset_size)
-
-
-def check_codebook(codebook: object) -> None:
-    """Raise InputError unless `codebook` is a Database or None."""
-    if not isinstance(codebook, Database | None):
-        raise InputError(f"codebook must be a Database (see load_database), got {type(codebook).__name__}")
 
 
 def codebook_for(codebook: Database | None, kind: str) -> Database:

@@ -2,8 +2,9 @@
 
 from featveil.core import Features, InputError, Matches, PrivateFeatures, WordSets
 from featveil.databases import Database, builtin
+from featveil.databases.words import check_codebook
 from featveil.matching.nearest import NearestMatcher
-from featveil.matching.words import WordMatcher, WordRule, check_codebook, check_rule
+from featveil.matching.words import WordMatcher, WordRule, check_rule
 
 __all__ = ["NearestMatcher", "WordMatcher", "match"]
 

@@ -12,6 +12,7 @@ import numpy as np
 from featveil.core import Descriptors, InputError, Matches, Points, WordSets
 from featveil.core.arrays import Float64, Integers
 from featveil.databases import Database, nearest_words, word_points
+from featveil.databases.words import check_codebook
 from featveil.matching.nearest import NearestMatcher
 
 WordRule = Literal["vocabulary", "nearest"]
@@ -106,12 +107,6 @@ def check_rule(rule: str) -> None:
     """Raise InputError for an unknown rule."""
     if rule not in get_args(WordRule):
         raise InputError(f"unknown rule {rule!r}: use one of {', '.join(get_args(WordRule))}")
-
-
-def check_codebook(codebook: object) -> None:
-    """Raise InputError unless `codebook` is a Database."""
-    if not isinstance(codebook, Database):
-        raise InputError(f"codebook must be a Database (see load_database), got {type(codebook).__name__}")
 
 
 def join(first: Integers, second: Integers) -> tuple[Integers, Integers]:
