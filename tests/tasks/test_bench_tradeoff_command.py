@@ -13,7 +13,7 @@ from featveil.cli.bench import app
 from featveil.core import InputError
 from featveil.core.records import read_records
 from featveil.databases import Database, builtin, save_database
-from featveil.tasks import comparing
+from featveil.tasks import tradeoff
 from scenes import draw_equal_views
 
 FEW = ("--epsilons", "6,4", "--subset-sizes", "1,2", "--max-features", 80, "--iterations", 500)
@@ -80,7 +80,7 @@ def test_ctrl_c_keeps_what_was_measured(
     dataset: Path, book: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     arguments = (dataset, "--out", tmp_path / "o", "--codebook", book, *FEW)
-    real, left = comparing._record, [7]
+    real, left = tradeoff._record, [7]
 
     def stop_at_eighth(*given: object) -> object:
         left[0] -= 1
@@ -89,7 +89,7 @@ def test_ctrl_c_keeps_what_was_measured(
         return real(*given)  # type: ignore[arg-type]
 
     with monkeypatch.context() as patch:
-        patch.setattr(comparing, "_record", stop_at_eighth)
+        patch.setattr(tradeoff, "_record", stop_at_eighth)
         result = invoke(*arguments)
     assert result.exit_code == 130
     assert "goes on from" in result.stderr

@@ -41,7 +41,7 @@ def tradeoff(
     """
     from featveil.databases import builtin, load_database
     from featveil.datasets import load_hpatches
-    from featveil.tasks.comparing import make_schemes, run_resumable
+    from featveil.tasks.tradeoff import make_schemes, run_resumable
     from featveil.tasks.words import Settings
 
     settings = Settings(kind, max_features, seed, iterations)

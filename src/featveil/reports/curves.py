@@ -1,26 +1,19 @@
-"""Mean matching accuracy over the threshold, as a PNG: one panel for each strategy and distance.
-
-Matplotlib is the extra `plots`; it is imported when something is drawn.
-"""
+"""Mean matching accuracy over the threshold, as a PNG: one panel for each strategy and distance."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from featveil.core import InputError, MissingExtraError
-from featveil.core.files import replacing
+from featveil.core import InputError
 from featveil.metrics import THRESHOLDS
+from featveil.reports.figures import LEVELS, MARKERS, blank_figure, quiet, shades, write_figure
 from featveil.reports.tables import MatchingRow
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Light to dark with the dimension (cividis), so that order survives colour blindness and grey print.
-_LIGHTEST, _DARKEST = 0.82, 0.0
-_MARKERS = "osD^v<>p"
-_RAW: dict[str, Any] = {"color": "#c0392b", "linestyle": "--", "linewidth": 1.4, "label": "raw"}
-_DOTS_PER_INCH = 130
+_RAW: dict[str, Any] = {"color": LEVELS["raw"], "linestyle": "--", "linewidth": 1.4, "label": "raw"}
 
 
 def draw_matching_curves(rows: Sequence[MatchingRow], path: str | Path, title: str = "") -> None:
@@ -28,19 +21,13 @@ def draw_matching_curves(rows: Sequence[MatchingRow], path: str | Path, title: s
 
     Raises MissingExtraError without matplotlib, InputError when there is nothing to draw.
     """
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingExtraError("matplotlib", "plots") from error
     if not rows:
         raise InputError("there is no result to draw")
     raw = next((row for row in rows if row.strategy == "raw"), None)
     private = [row for row in rows if row.strategy != "raw"]
     strategies = list(dict.fromkeys(row.strategy for row in private)) or ["raw"]
     distances = list(dict.fromkeys(row.distance for row in private)) or ["point-to-point"]
-    figure = Figure(figsize=(2.5 * len(strategies) + 1.6, 2.6 * len(distances) + 1.1), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = blank_figure(2.5 * len(strategies) + 1.6, 2.6 * len(distances) + 1.1)
     panels = figure.subplots(len(distances), len(strategies), sharex=True, sharey=True, squeeze=False)
     styles = _styles(sorted({row.dimension for row in private}))
     for line, distance in enumerate(distances):
@@ -49,23 +36,15 @@ def draw_matching_curves(rows: Sequence[MatchingRow], path: str | Path, title: s
             _panel(panels[line, column], raw, chosen, styles)
             panels[line, column].set_title(strategy if line == 0 else "", fontsize=11, fontweight="bold")
         panels[line, 0].set_ylabel(f"{distance}\nmean matching accuracy")
-    _legend(figure, panels, title)
-    with replacing(path) as temporary:
-        figure.savefig(temporary, format="png", dpi=_DOTS_PER_INCH)
+    _legend(figure, panels)
+    write_figure(figure, path, title)
 
 
 def _styles(dimensions: Sequence[int]) -> dict[int, dict[str, Any]]:
     """Colour, marker and label of each dimension, the same in every panel."""
-    from matplotlib import colormaps
-
-    step = (_LIGHTEST - _DARKEST) / max(len(dimensions) - 1, 1)
     return {
-        dimension: {
-            "color": colormaps["cividis"](_LIGHTEST - step * place),
-            "marker": _MARKERS[place % len(_MARKERS)],
-            "label": f"m = {dimension}",
-        }
-        for place, dimension in enumerate(dimensions)
+        dimension: {"color": colour, "marker": MARKERS[place % len(MARKERS)], "label": f"m = {dimension}"}
+        for place, (dimension, colour) in enumerate(zip(dimensions, shades(len(dimensions)), strict=True))
     }
 
 
@@ -80,13 +59,10 @@ def _panel(
     panel.set_xlim(THRESHOLDS[0] - 0.3, THRESHOLDS[-1] + 0.3)
     panel.set_ylim(-0.02, 1)
     panel.set_xticks(THRESHOLDS)
-    panel.tick_params(labelsize=8)
-    panel.grid(color="#dddddd", linewidth=0.6)
-    panel.set_axisbelow(True)
-    panel.spines[["top", "right"]].set_visible(False)
+    quiet(panel)
 
 
-def _legend(figure: "Figure", panels: Any, title: str) -> None:
+def _legend(figure: "Figure", panels: Any) -> None:
     entries: dict[str, Any] = {}
     for panel in panels.flat:
         handles, labels = panel.get_legend_handles_labels()
@@ -95,5 +71,3 @@ def _legend(figure: "Figure", panels: Any, title: str) -> None:
     handles = [entries[name] for name in names]
     figure.legend(handles, names, loc="outside right upper", frameon=False, title="descriptors")
     figure.supxlabel("threshold (px)", fontsize=10)
-    if title:
-        figure.suptitle(title, fontsize=11)

@@ -1,24 +1,19 @@
-"""What subset sizes amount to, as a PNG: how often the true word is sent, how well it is guessed, how far words are.
-
-Matplotlib is the extra `plots`; it is imported when something is drawn.
-"""
+"""What subset sizes amount to, as a PNG: how often the true word is sent, how well it is guessed, how far words are."""
 
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from featveil.core import InputError, MissingExtraError
+from featveil.core import InputError
 from featveil.core.arrays import Float64
-from featveil.core.files import replacing
+from featveil.reports.figures import blank_figure, quiet, shades, write_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _CHOSEN = "#c0392b"
-_LIGHTEST, _DARKEST = 0.8, 0.1  # of cividis: larger epsilons are lighter
 _MARKERS = "sD^vP"
-_DOTS_PER_INCH = 130
 _MOST_TICKS = 10
 _SMALL = 0.01  # curves that stay below this need a logarithmic axis
 # The limits of tasks.planning, which reports must not import; a test compares them.
@@ -58,16 +53,10 @@ def draw_plan(
     `distances` (n,) of descriptors from their words get a panel of their own. Raises MissingExtraError without
     matplotlib, InputError when there is nothing to draw.
     """
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingExtraError("matplotlib", "plots") from error
     if not curves or not all(curves.values()):
         raise InputError("there is no plan to draw")
     count = 2 if distances is None else 3
-    figure = Figure(figsize=(3.9 * count, 3.9), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = blank_figure(3.9 * count, 3.9)
     panels = figure.subplots(1, count)
     sent = {epsilon: [row.sent for row in rows] for epsilon, rows in curves.items()}
     guess = {epsilon: [row.best_guess for row in rows] for epsilon, rows in curves.items()}
@@ -84,24 +73,21 @@ def draw_plan(
     figure.legend(
         lines, names, loc="outside lower center", ncols=4, frameon=False, title="epsilon per descriptor (per image)"
     )
-    figure.suptitle(title, fontsize=11)
-    with replacing(path) as temporary:
-        figure.savefig(temporary, format="png", dpi=_DOTS_PER_INCH)
+    write_figure(figure, path, title)
 
 
 def _curves(
     panel: "Axes", sizes: Sequence[int], curves: Mapping[float, Sequence[float]], chosen: float, title: str
 ) -> None:
-    from matplotlib import colormaps
     from matplotlib.ticker import FixedLocator, NullFormatter, NullLocator, PercentFormatter
 
-    step = (_LIGHTEST - _DARKEST) / max(len(curves) - 1, 1)
+    colours = shades(len(curves), 0.8, 0.1)[::-1]  # larger epsilons are lighter
     for place, (epsilon, values) in enumerate(curves.items()):
         marked = epsilon == chosen
         panel.plot(
             sizes,
             values,
-            color=_CHOSEN if marked else colormaps["cividis"](_DARKEST + step * place),
+            color=_CHOSEN if marked else colours[place],
             marker="o" if marked else _MARKERS[place % len(_MARKERS)],
             linewidth=2.2 if marked else 1.3,
             markersize=5 if marked else 4,
@@ -148,10 +134,7 @@ def _histogram(panel: "Axes", distances: Float64) -> None:
 
 def _plain(panel: "Axes", title: str) -> None:
     panel.set_title(title, fontsize=10)
-    panel.tick_params(labelsize=8)
-    panel.grid(color="#dddddd", linewidth=0.6)
-    panel.set_axisbelow(True)
-    panel.spines[["top", "right"]].set_visible(False)
+    quiet(panel)
 
 
 def _name(epsilon: float, per_image: float) -> str:

@@ -1,8 +1,6 @@
 """Records of the subset and the metric mechanism at equal success of an attacker -> rows, a table and a figure.
 
-A row is one release under both matching rules. Utility is a mean over image pairs, leakage one over descriptors.
-Matplotlib is the extra `plots`; it is imported when something is drawn.
-"""
+A row is one release under both matching rules. Utility is a mean over image pairs, leakage one over descriptors."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,9 +8,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from featveil.core import InputError, MissingExtraError
-from featveil.core.files import replacing
+from featveil.core import InputError
 from featveil.core.records import Record
+from featveil.reports.figures import LEVELS, blank_figure, quiet, shades, write_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,10 +22,6 @@ _NAMED = ("mechanism", "epsilon", "success", "rule", "features")
 _RULES = ("vocabulary", "nearest")
 _ORDER = ("raw", "quantised", "subset", "metric", "chance")
 _MARKERS = {"subset": "o", "metric": "^"}
-# Light to dark with k (cividis), so that order survives colour blindness and grey print.
-_LIGHTEST, _DARKEST = 0.72, 0.05
-_LEVELS = {"raw": "#c0392b", "quantised": "#1b8a5a"}
-_DOTS_PER_INCH = 130
 
 
 @dataclass(frozen=True)
@@ -121,20 +115,14 @@ def draw_tradeoff(rows: Sequence[TradeoffRow], path: str | Path, title: str = ""
 
     Raises MissingExtraError without matplotlib, InputError when there is nothing to draw.
     """
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingExtraError("matplotlib", "plots") from error
     if not rows:
         raise InputError("there is no result to draw")
-    figure = Figure(figsize=(7.4, 4.6), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = blank_figure(7.4, 4.6)
     panel = figure.subplots()
     for row in rows:
-        if row.mechanism in _LEVELS:
+        if row.mechanism in LEVELS:
             looks: dict[str, Any] = {"linestyle": "--", "linewidth": 1.3, "zorder": 1}
-            panel.axhline(row.right_inliers, color=_LEVELS[row.mechanism], label=row.mechanism, **looks)
+            panel.axhline(row.right_inliers, color=LEVELS[row.mechanism], label=row.mechanism, **looks)
     for k, colour in _colours(rows).items():
         _curves(panel, [row for row in rows if row.subset_size == k], colour)
     if chance := [row for row in rows if row.mechanism == "chance"]:
@@ -144,24 +132,15 @@ def draw_tradeoff(rows: Sequence[TradeoffRow], path: str | Path, title: str = ""
     panel.margins(x=0.08)
     panel.set_xlabel("distance of the attacker's guess from the truth (higher hides more)", fontsize=9)
     panel.set_ylabel("right inliers a pair (better rule)", fontsize=9)
-    panel.tick_params(labelsize=8)
-    panel.grid(color="#dddddd", linewidth=0.6)
-    panel.set_axisbelow(True)
-    panel.spines[["top", "right"]].set_visible(False)
+    quiet(panel)
     names = {"title": "numbers at points:\nattacker's success", "title_fontsize": 8, "fontsize": 9}
     figure.legend(loc="outside right center", frameon=False, **names)
-    if title:
-        figure.suptitle(title, fontsize=11)
-    with replacing(path) as temporary:
-        figure.savefig(temporary, format="png", dpi=_DOTS_PER_INCH)
+    write_figure(figure, path, title)
 
 
 def _colours(rows: Sequence[TradeoffRow]) -> dict[int, Any]:
-    from matplotlib import colormaps
-
     sizes = sorted({row.subset_size for row in rows if row.subset_size is not None})
-    step = (_LIGHTEST - _DARKEST) / max(len(sizes) - 1, 1)
-    return {k: colormaps["cividis"](_LIGHTEST - step * place) for place, k in enumerate(sizes)}
+    return dict(zip(sizes, shades(len(sizes), 0.72, 0.05), strict=True))
 
 
 def _curves(panel: "Axes", rows: Sequence[TradeoffRow], colour: Any) -> None:

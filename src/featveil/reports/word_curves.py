@@ -1,14 +1,11 @@
-"""Correct homographies and right inliers over the subset size, as a PNG: one column of panels for each codebook.
-
-Matplotlib is the extra `plots`; it is imported when something is drawn.
-"""
+"""Correct homographies and right inliers over the subset size, as a PNG: one column of panels for each codebook."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from featveil.core import InputError, MissingExtraError
-from featveil.core.files import replacing
+from featveil.core import InputError
+from featveil.reports.figures import LEVELS, MARKERS, blank_figure, quiet, shades, write_figure
 from featveil.reports.words import WordsRow, words_tables
 
 if TYPE_CHECKING:
@@ -18,14 +15,6 @@ _MEASURES: tuple[tuple[str, Callable[[WordsRow], float]], ...] = (
     ("pairs with a correct homography (%)", lambda row: 100 * row.correct),
     ("right inliers a pair", lambda row: row.right_inliers),
 )
-# Light to dark with epsilon (cividis), so that order survives colour blindness and grey print.
-_LIGHTEST, _DARKEST = 0.82, 0.0
-_MARKERS = "osD^v<>p"
-_LEVELS: dict[str, dict[str, Any]] = {
-    "raw": {"color": "#c0392b", "linestyle": "--", "linewidth": 1.4},
-    "quantised": {"color": "#1b8a5a", "linestyle": "--", "linewidth": 1.4},
-}
-_DOTS_PER_INCH = 130
 
 
 def draw_words_curves(rows: Sequence[WordsRow], path: str | Path, title: str = "") -> None:
@@ -33,16 +22,11 @@ def draw_words_curves(rows: Sequence[WordsRow], path: str | Path, title: str = "
 
     Raises MissingExtraError without matplotlib, InputError when there is nothing to draw.
     """
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise MissingExtraError("matplotlib", "plots") from error
     if not rows:
         raise InputError("there is no result to draw")
-    tables, styles = words_tables(rows), _styles(rows)
-    figure = Figure(figsize=(3.1 * len(tables) + 2.6, 6.2), layout="constrained")
-    FigureCanvasAgg(figure)
+    tables = words_tables(rows)
+    figure = blank_figure(3.1 * len(tables) + 2.6, 6.2)
+    styles = _styles(rows)
     panels = figure.subplots(len(_MEASURES), len(tables), sharex=True, sharey="row", squeeze=False)
     for column, (name, chosen) in enumerate(tables.items()):
         panels[0, column].set_title(name, fontsize=10, fontweight="bold")
@@ -58,25 +42,19 @@ def draw_words_curves(rows: Sequence[WordsRow], path: str | Path, title: str = "
     handles, labels = panels[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside right center", frameon=False, fontsize=9)
     figure.supxlabel("words sent for each descriptor (k)", fontsize=10)
-    if title:
-        figure.suptitle(title, fontsize=11)
-    with replacing(path) as temporary:
-        figure.savefig(temporary, format="png", dpi=_DOTS_PER_INCH)
+    write_figure(figure, path, title)
 
 
 def _styles(rows: Sequence[WordsRow]) -> dict[float, dict[str, Any]]:
     """Colour, marker and label of each epsilon, the same in every panel."""
-    from matplotlib import colormaps
-
     images = {row.epsilon: row.image_epsilon for row in rows if row.mechanism == "subset" and row.epsilon is not None}
-    step = (_LIGHTEST - _DARKEST) / max(len(images) - 1, 1)
     return {
         epsilon: {
-            "color": colormaps["cividis"](_LIGHTEST - step * place),
-            "marker": _MARKERS[place % len(_MARKERS)],
+            "color": colour,
+            "marker": MARKERS[place % len(MARKERS)],
             "label": f"epsilon {epsilon:g}\n({images[epsilon]:,.0f} an image)",
         }
-        for place, epsilon in enumerate(sorted(images))
+        for place, (epsilon, colour) in enumerate(zip(sorted(images), shades(len(images)), strict=True))
     }
 
 
@@ -88,8 +66,9 @@ def _panel(
 ) -> None:
     for row in rows:
         # On top: a curve that equals a level must not hide it. Quantised words by rule nearest are in the table only.
-        if row.mechanism in _LEVELS and (row.mechanism == "raw" or row.rule == "vocabulary"):
-            panel.axhline(measure(row), label=row.mechanism, zorder=3, **_LEVELS[row.mechanism])
+        if row.mechanism in LEVELS and (row.mechanism == "raw" or row.rule == "vocabulary"):
+            looks: dict[str, Any] = {"linestyle": "--", "linewidth": 1.4, "zorder": 3}
+            panel.axhline(measure(row), label=row.mechanism, color=LEVELS[row.mechanism], **looks)
     for epsilon, style in reversed(styles.items()):
         for rule in ("vocabulary", "nearest"):
             chosen = sorted(
@@ -104,7 +83,4 @@ def _panel(
                 panel.plot(*zip(*chosen, strict=True), **looks)
     if any(row.mechanism == "subset" and row.rule == "nearest" for row in rows):
         panel.plot([], [], color="black", linestyle=":", label="dotted: by rule nearest")
-    panel.tick_params(labelsize=8)
-    panel.grid(color="#dddddd", linewidth=0.6)
-    panel.set_axisbelow(True)
-    panel.spines[["top", "right"]].set_visible(False)
+    quiet(panel)

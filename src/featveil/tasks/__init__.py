@@ -1,0 +1,1 @@
+"""Dataset + scheme -> records; and what a mechanism amounts to before or without any data (planning, sampler_audit)."""
