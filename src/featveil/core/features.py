@@ -4,7 +4,7 @@ The two are unrelated types on purpose: sending or attacking raw features is a t
 """
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 import numpy as np
@@ -109,6 +109,11 @@ class PrivateFeatures:
 
     def __len__(self) -> int:
         return len(self.descriptors)
+
+    def take(self, indices: Integers) -> Self:
+        """The features at `indices`, in that order."""
+        keypoints = None if self.keypoints is None else self.keypoints.take(indices)
+        return replace(self, descriptors=self.descriptors.take(indices), keypoints=keypoints)
 
 
 def check_kind(kind: str) -> None:

@@ -1,16 +1,27 @@
 """(guess, truth) -> number: the only place where ground truth meets a result."""
 
 from featveil.metrics.homography import CORRECT_PIXELS, FARTHEST, Verified, corner_error, count_verified
+from featveil.metrics.leakage import CLOSE, EXACT, NEAR, Leakage, guess_distances, ranks, summarize_leakage
 from featveil.metrics.matching import THRESHOLDS, matching_accuracy, mean_matching_accuracy, transfer_errors
+from featveil.metrics.truth import Truth, align
 
 __all__ = [
+    "CLOSE",
     "CORRECT_PIXELS",
+    "EXACT",
     "FARTHEST",
+    "NEAR",
     "THRESHOLDS",
+    "Leakage",
+    "Truth",
     "Verified",
+    "align",
     "corner_error",
     "count_verified",
+    "guess_distances",
     "matching_accuracy",
     "mean_matching_accuracy",
+    "ranks",
+    "summarize_leakage",
     "transfer_errors",
 ]

@@ -1,0 +1,84 @@
+"""Which hidden descriptor belongs to which private feature: a release is sorted by position, a raw file is not."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from featveil.core import Features, InputError, Points, PrivateFeatures, Subspaces
+from featveil.core.arrays import Float32, Integers
+from featveil.distances import pair_distances
+
+_CONTAINED = 1e-3  # float32 subspaces miss their own descriptor by about 1e-6 of its norm, half precision by 1e-3
+_MISPLACED = 0.02  # of features that may lie outside their subspace before the files are called unrelated
+
+
+@dataclass(frozen=True, eq=False)
+class Truth:
+    """The hidden descriptors `points` (n), in the order of the private features.
+
+    `certain` (n,) is False where several features share a position and nothing tells them apart.
+    """
+
+    points: Points
+    certain: NDArray[np.bool_]
+
+
+def align(private: PrivateFeatures, raw: Features) -> Truth:
+    """The raw descriptor behind each private feature.
+
+    Found by position; of several features at one position, the one that its subspace contains. Without keypoints the
+    order is that of the release. Raises InputError when `raw` is not what `private` was made of.
+    """
+    if private.kind != raw.kind:
+        raise InputError(f"the truth holds {raw.kind} descriptors, the private features are {private.kind}")
+    if private.image_size != raw.image_size:
+        raise InputError("the truth is of an image of another size: give the features that were privatized")
+    if (private.keypoints is None) != (raw.keypoints is None):
+        raise InputError("only one of the two files has keypoints: give the features that were privatized")
+    descriptors = private.descriptors
+    if isinstance(descriptors, Subspaces | Points) and descriptors.size != raw.descriptors.size:
+        raise InputError(f"the truth has size {raw.descriptors.size}, the private features {descriptors.size}")
+    if private.keypoints is None or raw.keypoints is None:
+        if len(private) != len(raw):
+            raise InputError(f"{len(raw)} raw features cannot be the truth of {len(private)} private ones")
+        chosen, certain = np.arange(len(raw)), np.ones(len(raw), np.bool_)
+    else:
+        chosen, certain = _by_position(private, raw, private.keypoints.xy, raw.keypoints.xy)
+    _check_contained(private, raw, chosen)
+    return Truth(raw.descriptors.take(chosen), certain)
+
+
+def _by_position(
+    private: PrivateFeatures, raw: Features, places: Float32, known: Float32
+) -> tuple[Integers, NDArray[np.bool_]]:
+    at: dict[bytes, list[int]] = {}
+    for index, place in enumerate(known):
+        at.setdefault(place.tobytes(), []).append(index)
+    here = [at.get(place.tobytes(), []) for place in places]
+    if not all(here):
+        raise InputError(
+            f"{sum(not found for found in here)} of {len(places)} private features lie where the truth has none:"
+            " give the features that were privatized"
+        )
+    certain = np.array([len(found) == 1 for found in here], np.bool_)
+    chosen = np.array([found[0] for found in here], np.int64)
+    if isinstance(private.descriptors, Subspaces):
+        for row in np.flatnonzero(~certain):
+            found = np.array(here[row])
+            away = pair_distances(private.descriptors, raw.descriptors, np.full(len(found), row), found)
+            chosen[row] = found[int(away.argmin())]
+        certain[:] = True
+    return chosen, certain
+
+
+def _check_contained(private: PrivateFeatures, raw: Features, chosen: Integers) -> None:
+    if not isinstance(private.descriptors, Subspaces) or len(chosen) == 0:
+        return
+    away = pair_distances(private.descriptors, raw.descriptors, np.arange(len(chosen)), chosen)
+    outside = away > _CONTAINED * np.linalg.norm(raw.descriptors.values[chosen], axis=1)
+    if outside.mean() > _MISPLACED:
+        raise InputError(
+            f"{int(outside.sum())} of {len(chosen)} subspaces do not contain the descriptor at their position:"
+            " give the features that were privatized"
+        )
