@@ -1,0 +1,84 @@
+"""Who is attacked, and by whom: photographs of the victims, and descriptors of photographs that the attacker has."""
+
+import logging
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from featveil.core import Features, FeatveilError, InputError
+from featveil.databases import Database, load_database
+from featveil.extractors import extract, image_files
+from featveil.tasks.resuming import Report
+
+_log = logging.getLogger(__name__)
+
+_PER_PHOTOGRAPH = 2048  # descriptors that the attacker takes of one photograph, at most
+_SEED = 0x0A77  # apart from the draws that victims are lifted with
+
+
+def read_victims(
+    folder: Path,
+    kind: str = "sift",
+    images: int = 10,
+    max_features: int = 1000,
+    report: Report = lambda done, total: None,
+) -> dict[str, Features]:
+    """Raw features of at most `images` photographs of `folder`, evenly spaced in the order of their names.
+
+    Photographs that cannot be read or have no feature are logged and left out; raises InputError when none is left.
+    """
+    if images < 1:
+        raise InputError(f"at least one photograph must be attacked, got {images}")
+    files = image_files(folder)
+    if len(files) > images:
+        files = [files[place * len(files) // images] for place in range(images)]
+    found = {
+        path.relative_to(folder).as_posix(): features for path, features in _read(files, kind, max_features, report)
+    }
+    if not found:
+        raise InputError(f"no photograph of {folder} has a feature to attack")
+    return found
+
+
+def own_database(
+    sources: Sequence[Path],
+    kind: str = "sift",
+    size: int = 65_536,
+    seed: int = 0,
+    report: Report = lambda done, total: None,
+) -> Database:
+    """The attacker's own descriptors: one database file, or `size` descriptors of all photographs in some folders.
+
+    The descriptors are drawn at random and not clustered. Raises InputError for a database of another kind, a mixture
+    of files and folders, or folders without descriptors.
+    """
+    if len(sources) == 1 and sources[0].is_file():
+        database = load_database(sources[0])
+        if database.kind != kind:
+            raise InputError(f"{sources[0]} holds {database.kind} descriptors, the victims' are {kind}")
+        return database
+    if size < 1:
+        raise InputError(f"the attacker needs at least one descriptor, got {size}")
+    files = [path for source in sources for path in image_files(source)]
+    parts = [features.descriptors.values for _, features in _read(files, kind, _PER_PHOTOGRAPH, report)]
+    if not parts:
+        raise InputError("the attacker's photographs have no features")
+    values = np.concatenate(parts)
+    rng = np.random.default_rng([_SEED, seed])
+    return Database.from_array(values[rng.permutation(len(values))[:size]], kind, 1, rng=rng)
+
+
+def _read(files: Sequence[Path], kind: str, max_features: int, report: Report) -> Iterator[tuple[Path, Features]]:
+    for done, path in enumerate(files):
+        report(done, len(files))
+        try:
+            features = extract(path, kind, max_features)
+        except FeatveilError as error:
+            _log.warning("left out %s: %s", path, error)
+            continue
+        if len(features) == 0:
+            _log.warning("left out %s: it has no feature", path)
+            continue
+        yield path, features
+    report(len(files), len(files))
