@@ -7,9 +7,12 @@ import cv2
 import numpy as np
 import pytest
 
-from featveil.core import InputError
+from featveil.core import Features, InputError
 from featveil.databases import save_database
-from featveil.tasks.victims import own_database, read_victims
+from featveil.extractors import extract
+from featveil.geometry import Homography, find_homography
+from featveil.matching import match
+from featveil.tasks.victims import own_database, read_victims, second_view
 
 
 @pytest.fixture
@@ -73,3 +76,18 @@ def test_nothing_to_attack_and_nothing_to_attack_with(folder: Path, tmp_path: Pa
         own_database([blank])
     with pytest.raises(InputError, match="at least one photograph"):
         read_victims(folder, images=0)
+
+
+def agreeing(first: Features, second: Features) -> Homography:
+    """The homography between two images."""
+    assert first.keypoints is not None and second.keypoints is not None
+    matches = match(first, second).indices
+    return find_homography(first.keypoints.xy[matches[:, 0]], second.keypoints.xy[matches[:, 1]])
+
+
+def test_a_second_view_shows_the_same_from_elsewhere(folder: Path) -> None:
+    second = second_view(folder / "0.png")
+    found = agreeing(extract(folder / "0.png"), second)
+    assert found.agree.sum() > 15
+    assert found.matrix is not None and np.abs(found.matrix - np.eye(3)).max() > 5
+    assert agreeing(extract(folder / "1.png"), second).agree.sum() < 10

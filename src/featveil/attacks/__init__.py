@@ -7,6 +7,7 @@ import numpy as np
 from featveil.attacks.chance import Chance
 from featveil.attacks.knowledge import MEANINGS, Attack, Guess, Knowledge
 from featveil.attacks.nearest import NearestNeighbour
+from featveil.attacks.read import Read
 from featveil.core import Descriptors, InputError, PrivateFeatures, Subspaces, WordSets
 
 __all__ = [
@@ -21,7 +22,7 @@ __all__ = [
     "check_applies",
 ]
 
-ATTACKS: dict[str, Any] = {made.name: made for made in (Chance, NearestNeighbour)}
+ATTACKS: dict[str, Any] = {made.name: made for made in (Chance, Read, NearestNeighbour)}
 
 _CALLED = {Subspaces: "subspaces (lifting)", WordSets: "word sets (subset, metric)"}
 

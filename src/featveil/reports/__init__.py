@@ -1,5 +1,13 @@
 """Records -> tables and figures. Reports only read records; they measure nothing."""
 
+from featveil.reports.attacks import (
+    AttackRow,
+    attack_cells,
+    attacks_markdown,
+    best_attacks,
+    draw_attacks,
+    summarize_attacks,
+)
 from featveil.reports.curves import draw_matching_curves
 from featveil.reports.tables import MatchingRow, matching_cells, matching_markdown, summarize_matching
 from featveil.reports.tradeoff import (
@@ -13,14 +21,20 @@ from featveil.reports.word_curves import draw_words_curves
 from featveil.reports.words import WordsRow, summarize_words, words_cells, words_markdown, words_tables
 
 __all__ = [
+    "AttackRow",
     "MatchingRow",
     "TradeoffRow",
     "WordsRow",
+    "attack_cells",
+    "attacks_markdown",
+    "best_attacks",
+    "draw_attacks",
     "draw_matching_curves",
     "draw_tradeoff",
     "draw_words_curves",
     "matching_cells",
     "matching_markdown",
+    "summarize_attacks",
     "summarize_matching",
     "summarize_tradeoff",
     "summarize_words",

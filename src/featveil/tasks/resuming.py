@@ -20,8 +20,8 @@ Measure = Callable[[frozenset[Key]], Iterable[Record]]
 class Plan:
     """The records that a run of `task` shall give, by key, and the parameters that each must have.
 
-    `names` are the parameters (or "scheme") whose values make the key. `shared` is what every record of the file
-    has, wanted or not: dataset, seed and settings.
+    `names` are the parameters (or "scheme", "attack") whose values make the key. `shared` is what every record of the
+    file has, wanted or not: dataset, seed and settings.
     """
 
     task: str
@@ -31,7 +31,7 @@ class Plan:
 
     def key(self, record: Record) -> Key:
         """Which of the wanted records this one is."""
-        found = {"scheme": record.scheme, **record.parameters}
+        found = {"scheme": record.scheme, "attack": record.attack, **record.parameters}
         return tuple(str(found.get(name)) for name in self.names)
 
 

@@ -4,16 +4,18 @@ import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import cv2
 import numpy as np
 
 from featveil.core import Features, FeatveilError, InputError
 from featveil.databases import Database, load_database
-from featveil.extractors import extract, image_files
+from featveil.extractors import extract, image_files, read_image
 from featveil.tasks.resuming import Report
 
 _log = logging.getLogger(__name__)
 
 _PER_PHOTOGRAPH = 2048  # descriptors that the attacker takes of one photograph, at most
+_TURN, _SHRINK, _TILT, _DARKEN = 12.0, 0.85, 0.15, 0.85  # degrees, factor, share of the width, factor
 _SEED = 0x0A77  # apart from the draws that victims are lifted with
 
 
@@ -39,6 +41,16 @@ def read_victims(
     if not found:
         raise InputError(f"no photograph of {folder} has a feature to attack")
     return found
+
+
+def second_view(path: Path, kind: str = "sift", max_features: int = 1000) -> Features:
+    """Features of what the photograph at `path` shows, as if seen again: turned, smaller, tilted and darker."""
+    image = read_image(path)
+    height, width = image.shape[:2]
+    turned = np.vstack([cv2.getRotationMatrix2D((width / 2, height / 2), _TURN, _SHRINK), [0, 0, 1]])
+    tilted = np.array([[1, 0, 0], [0, 1, 0], [_TILT / width, 0, 1]])
+    warped = cv2.warpPerspective(image, tilted @ turned, (width, height), flags=cv2.INTER_AREA)
+    return extract(np.asarray(warped * _DARKEN).astype(np.uint8), kind, max_features)
 
 
 def own_database(

@@ -1,0 +1,189 @@
+"""Records of attacks on defenses -> rows, a table of every attack against every scheme, and a figure of it.
+
+A cell is a mean over all attacked features of all victims, so a photograph with more features weighs more.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from featveil.core import InputError
+from featveil.core.records import Record
+from featveil.metrics import CLOSE, NEAR
+from featveil.reports.figures import blank_figure, write_figure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_MEASURED = ("mean", "median", "below_close", "below_near", "exact", "rank", "answered")
+_FLOOR, _NOT_ADVERSARIES = "chance", ("chance", "oracle")
+_PARTS = ("identity", "lifting", "subset", "metric")
+
+
+@dataclass(frozen=True)
+class AttackRow:
+    """One attack against one scheme over all victims; `count` features were attacked, `seconds` for each.
+
+    Distances are shares of the descriptor's norm. `median` and `rank` are means of the photographs' medians.
+    `image_epsilon` is that of an image with the mean number of `features`; None where nothing is guaranteed.
+    """
+
+    scheme: str
+    defense: str
+    attack: str
+    mean: float
+    median: float
+    below_close: float
+    below_near: float
+    exact: float
+    rank: float
+    answered: float
+    count: int
+    victims: int
+    seconds: float
+    epsilon: float | None
+    image_epsilon: float | None
+
+
+def summarize_attacks(records: Sequence[Record]) -> list[AttackRow]:
+    """One row for each scheme and attack, in the order of the records; raises InputError for other records."""
+    groups: dict[tuple[str, str], list[Record]] = {}
+    for record in records:
+        if record.task != "attacks" or record.attack is None or not isinstance(record.value, tuple):
+            raise InputError(f"a record of task {record.task} is not one of attacks: leave it out")
+        groups.setdefault((record.scheme, record.attack), []).append(record)
+    return [_row(members) for members in groups.values()]
+
+
+def best_attacks(rows: Sequence[AttackRow]) -> dict[str, AttackRow]:
+    """Of each scheme the attack that comes near most often; neither chance nor the oracle, which knows the truth."""
+    found: dict[str, AttackRow] = {}
+    for row in rows:
+        if row.attack.split(" + ")[0] in _NOT_ADVERSARIES:
+            continue
+        before = found.get(row.scheme)
+        if before is None or (row.below_near, row.below_close) > (before.below_near, before.below_close):
+            found[row.scheme] = row
+    return found
+
+
+def attacks_markdown(records: Sequence[Record]) -> str:
+    """The tables of shares below both distances and of exact recoveries, then all figures in one."""
+    if not records:
+        raise InputError("there is no record to make a table of")
+    rows, one = summarize_attacks(records), records[0]
+    found = one.parameters
+    parts = [
+        f"# Attacks on {one.dataset}\n",
+        f"{found['kind']}, at most {found['max_features']} features of each of {max(row.victims for row in rows)}"
+        f" photographs, of which attacks that treat each feature by itself see {found['sample']}; seed {one.seed}."
+        " A name after + is what the adversary has beyond what the attack needs (`featveil attack --list`); geometry:"
+        " the release has scale and orientation of the keypoints. The oracle knows the truth: it is a bound, no"
+        " adversary. - : the attack does not apply.\n",
+    ]
+    shown: list[tuple[str, Callable[[AttackRow], float]]] = [
+        (f"Guesses nearer than {NEAR} to the hidden descriptor, in %", lambda row: row.below_near),
+        (f"Guesses nearer than {CLOSE}, in %", lambda row: row.below_close),
+        ("Exactly recovered (descriptor, or word for word sets), in %", lambda row: row.exact),
+    ]
+    for defense in _PARTS:
+        chosen = [row for row in rows if row.defense == defense]
+        for title, value in shown if chosen else ():
+            parts.append(f"## {defense}: {title.lower()}\n\n{_grid(chosen, value)}")
+    parts.append(f"## All figures\n\n{_list(rows)}")
+    return "\n".join(parts)
+
+
+def attack_cells(rows: Sequence[AttackRow]) -> tuple[list[str], list[tuple[str, ...]]]:
+    """Headings, and the cells of each row as text."""
+    headings = ["scheme", "attack", "mean", "median", f"<{CLOSE} %", f"<{NEAR} %", "exact %", "rank", "answered %"]
+    headings += ["features", "ms a feature", "epsilon", "epsilon an image"]
+    return headings, [_cells(row) for row in rows]
+
+
+def draw_attacks(rows: Sequence[AttackRow], path: str | Path, title: str = "") -> None:
+    """Write a picture of the share below NEAR of every attack (lines) against every scheme (columns) as a PNG."""
+    if not rows:
+        raise InputError("there is no result to draw")
+    parts = [[row for row in rows if row.defense == defense] for defense in _PARTS[1:]]
+    parts = [part for part in parts if part] or [list(rows)]
+    lines = [len({row.attack for row in part}) for part in parts]
+    widest = max(len({row.scheme for row in part}) for part in parts)
+    figure = blank_figure(0.52 * widest + 3.2, 0.3 * sum(lines) + 1.5 * len(parts))
+    panels = figure.subplots(len(parts), 1, squeeze=False, gridspec_kw={"height_ratios": lines})
+    for panel, part in zip(panels[:, 0], parts, strict=True):
+        _heat(panel, part)
+    write_figure(figure, path, title)
+
+
+def _cells(row: AttackRow) -> tuple[str, ...]:
+    shares = (f"{100 * share:.1f}" for share in (row.below_close, row.below_near, row.exact))
+    epsilons = ("-" if value is None else f"{value:,.6g}" for value in (row.epsilon, row.image_epsilon))
+    answered = f"{row.rank:.0f}", f"{100 * row.answered:.0f}", str(row.count), f"{1000 * row.seconds:.1f}"
+    return (row.scheme, row.attack, f"{row.mean:.3f}", f"{row.median:.3f}", *shares, *answered, *epsilons)
+
+
+def _row(records: Sequence[Record]) -> AttackRow:
+    one, total = records[0], sum(record.count for record in records)
+    measured = [record.value for record in records if isinstance(record.value, tuple)]
+    weights = {name: [record.count / total for record in records] for name in _MEASURED}
+    weights |= dict.fromkeys(("median", "rank"), [1 / len(records)] * len(records))
+    values = {
+        name: sum(value[place] * weight for value, weight in zip(measured, weights[name], strict=True))
+        for place, name in enumerate(_MEASURED)
+    }
+    epsilon = one.parameters.get("epsilon")
+    features = sum(int(str(record.parameters["features"])) for record in records) / len(records)
+    return AttackRow(
+        scheme=one.scheme,
+        defense=str(one.parameters["defense"]),
+        attack=str(one.attack),
+        count=total,
+        victims=len(records),
+        seconds=sum(float(str(record.parameters["seconds"])) for record in records) / total,
+        epsilon=None if epsilon is None else float(str(epsilon)),
+        image_epsilon=None if epsilon is None else float(str(epsilon)) * features,
+        **values,
+    )
+
+
+def _grid(rows: Sequence[AttackRow], value: Callable[[AttackRow], float]) -> str:
+    schemes, attacks = _order(rows)
+    cells = {(row.scheme, row.attack): f"{100 * value(row):.1f}" for row in rows}
+    best = best_attacks(rows)
+    lines = [["attack", *schemes], ["---", *("---:" for _ in schemes)]]
+    lines += [[attack, *(cells.get((scheme, attack), "-") for scheme in schemes)] for attack in attacks]
+    lines.append(["**best, by nearness**", *(best[scheme].attack if scheme in best else "-" for scheme in schemes)])
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _list(rows: Sequence[AttackRow]) -> str:
+    headings, cells = attack_cells(rows)
+    rule = ["---", "---", *("---:" for _ in headings[2:])]
+    return "".join(f"| {' | '.join(line)} |\n" for line in (headings, rule, *cells))
+
+
+def _order(rows: Sequence[AttackRow]) -> tuple[list[str], list[str]]:
+    """Schemes and attacks in the order of their first row."""
+    return list(dict.fromkeys(row.scheme for row in rows)), list(dict.fromkeys(row.attack for row in rows))
+
+
+def _heat(panel: "Axes", rows: Sequence[AttackRow]) -> None:
+    schemes, attacks = _order(rows)
+    shares = {(row.scheme, row.attack): 100 * row.below_near for row in rows}
+    grid = [[shares.get((scheme, attack), float("nan")) for scheme in schemes] for attack in attacks]
+    panel.imshow(grid, cmap="cividis", vmin=0, vmax=100, aspect="auto")
+    for line, attack in enumerate(attacks):
+        for column, scheme in enumerate(schemes):
+            share = shares.get((scheme, attack))
+            if share is not None:
+                colour = "white" if share < 55 else "black"
+                panel.text(column, line, f"{share:.0f}", ha="center", va="center", fontsize=7.5, color=colour)
+    panel.set_xticks(range(len(schemes)), schemes, rotation=40, ha="right", fontsize=8, rotation_mode="anchor")
+    panel.set_yticks(range(len(attacks)), attacks, fontsize=8)
+    panel.set_title(
+        f"{rows[0].defense}: guesses nearer than {NEAR} to the hidden descriptor, %", fontsize=9, loc="left"
+    )
+    panel.tick_params(length=0)
+    panel.spines[:].set_visible(False)
