@@ -5,26 +5,48 @@ from typing import Any
 import numpy as np
 
 from featveil.attacks.chance import Chance
-from featveil.attacks.knowledge import MEANINGS, Attack, Guess, Knowledge
+from featveil.attacks.closest_pair import ClosestPair
+from featveil.attacks.clustering import Clustering
+from featveil.attacks.database import DatabaseAttack
+from featveil.attacks.inlier import Inlier
+from featveil.attacks.knowledge import MEANINGS, REPRESENTATIONS, Attack, Guess, Knowledge
 from featveil.attacks.nearest import NearestNeighbour
+from featveil.attacks.oracle import Oracle
 from featveil.attacks.read import Read
-from featveil.core import Descriptors, InputError, PrivateFeatures, Subspaces, WordSets
+from featveil.core import Descriptors, InputError, PrivateFeatures
 
 __all__ = [
     "ATTACKS",
     "MEANINGS",
+    "REPRESENTATIONS",
     "Attack",
     "Chance",
+    "ClosestPair",
+    "Clustering",
+    "DatabaseAttack",
     "Guess",
+    "Inlier",
     "Knowledge",
     "NearestNeighbour",
+    "Oracle",
+    "Read",
     "attack",
     "check_applies",
 ]
 
-ATTACKS: dict[str, Any] = {made.name: made for made in (Chance, Read, NearestNeighbour)}
-
-_CALLED = {Subspaces: "subspaces (lifting)", WordSets: "word sets (subset, metric)"}
+ATTACKS: dict[str, Any] = {
+    method.name: method
+    for method in (
+        Chance,
+        Read,
+        NearestNeighbour,
+        Oracle,
+        DatabaseAttack,
+        Clustering,
+        ClosestPair,
+        Inlier,
+    )
+}
 
 
 def attack(
@@ -52,6 +74,5 @@ def attack(
 def check_applies(descriptors: Descriptors, method: Attack) -> None:
     """Raise InputError unless `method` is one on such descriptors."""
     if not isinstance(descriptors, method.breaks):
-        applies = " and ".join(_CALLED.get(kind, "descriptors sent as they are") for kind in method.breaks)
-        found = _CALLED.get(type(descriptors), "descriptors sent as they are")
-        raise InputError(f"attack {method.name} is on {applies}; these are {found}")
+        applies = " and ".join(REPRESENTATIONS[kind] for kind in method.breaks)
+        raise InputError(f"attack {method.name} is on {applies}; these are {REPRESENTATIONS[type(descriptors)]}")

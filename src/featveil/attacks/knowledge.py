@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from featveil.core import Features, InputError, Points, PrivateFeatures
+from featveil.core import Features, InputError, Points, PrivateFeatures, Subspaces, WordSets
 from featveil.core.arrays import Float32, Integers, floats, integers
 from featveil.databases import Database
 
@@ -22,6 +22,12 @@ MEANINGS = {
     "repeats": "further releases of the same features",
     "reference": "features, raw or private, of another image of the same place",
     "truth": "the hidden descriptors: an upper bound on attacks, not an adversary",
+}
+
+REPRESENTATIONS = {
+    Points: "points (sent as they are)",
+    Subspaces: "subspaces (lifting)",
+    WordSets: "word sets (subset, metric)",
 }
 
 

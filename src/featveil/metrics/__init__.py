@@ -1,11 +1,24 @@
 """(guess, truth) -> number: the only place where ground truth meets a result."""
 
 from featveil.metrics.homography import CORRECT_PIXELS, FARTHEST, Verified, corner_error, count_verified
-from featveil.metrics.leakage import CLOSE, EXACT, NEAR, Leakage, guess_distances, ranks, summarize_leakage
+from featveil.metrics.leakage import (
+    BIN,
+    BINS,
+    CLOSE,
+    EXACT,
+    NEAR,
+    Leakage,
+    guess_distances,
+    histogram,
+    ranks,
+    summarize_leakage,
+)
 from featveil.metrics.matching import THRESHOLDS, matching_accuracy, mean_matching_accuracy, transfer_errors
 from featveil.metrics.truth import Truth, align
 
 __all__ = [
+    "BIN",
+    "BINS",
     "CLOSE",
     "CORRECT_PIXELS",
     "EXACT",
@@ -19,6 +32,7 @@ __all__ = [
     "corner_error",
     "count_verified",
     "guess_distances",
+    "histogram",
     "matching_accuracy",
     "mean_matching_accuracy",
     "ranks",

@@ -1,34 +1,47 @@
 """Which hidden descriptor belongs to which private feature: a release is sorted by position, a raw file is not."""
 
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from featveil.core import Features, InputError, Points, PrivateFeatures, Subspaces
+from featveil.core import Features, InputError, Keypoints, Points, PrivateFeatures, Subspaces
 from featveil.core.arrays import Float32, Integers
 from featveil.distances import pair_distances
 
 _CONTAINED = 1e-3  # float32 subspaces miss their own descriptor by about 1e-6 of its norm, half precision by 1e-3
+_GEOMETRY = ("scale", "orientation")
 _MISPLACED = 0.02  # of features that may lie outside their subspace before the files are called unrelated
 
 
 @dataclass(frozen=True, eq=False)
 class Truth:
-    """The hidden descriptors `points` (n), in the order of the private features.
+    """Behind private feature i lies descriptor `rows[i]` of `hidden`, all the raw descriptors of the file.
 
     `certain` (n,) is False where several features share a position and nothing tells them apart.
     """
 
-    points: Points
+    hidden: Points
+    rows: Integers
     certain: NDArray[np.bool_]
+
+    @property
+    def points(self) -> Points:
+        """The hidden descriptors in the order of the private features."""
+        return self.hidden.take(self.rows)
+
+    def take(self, indices: Integers) -> Self:
+        """What is behind the private features at `indices`, in that order."""
+        return type(self)(self.hidden, self.rows[indices], self.certain[indices])
 
 
 def align(private: PrivateFeatures, raw: Features) -> Truth:
     """The raw descriptor behind each private feature.
 
-    Found by position; of several features at one position, the one that its subspace contains. Without keypoints the
-    order is that of the release. Raises InputError when `raw` is not what `private` was made of.
+    Found by position, and by scale and orientation where they were released; of several features at one place, the one
+    that its subspace contains. Without keypoints the order is that of the release. Raises InputError when `raw` is not
+    what `private` was made of.
     """
     if private.kind != raw.kind:
         raise InputError(f"the truth holds {raw.kind} descriptors, the private features are {private.kind}")
@@ -42,18 +55,19 @@ def align(private: PrivateFeatures, raw: Features) -> Truth:
     if private.keypoints is None or raw.keypoints is None:
         if len(private) != len(raw):
             raise InputError(f"{len(raw)} raw features cannot be the truth of {len(private)} private ones")
-        chosen, certain = np.arange(len(raw)), np.ones(len(raw), np.bool_)
+        rows, certain = np.arange(len(raw)), np.ones(len(raw), np.bool_)
     else:
-        chosen, certain = _by_position(private, raw, private.keypoints.xy, raw.keypoints.xy)
-    _check_contained(private, raw, chosen)
-    return Truth(raw.descriptors.take(chosen), certain)
+        rows, certain = _by_position(private, raw, private.keypoints, raw.keypoints)
+    _check_contained(private, raw, rows)
+    return Truth(raw.descriptors, rows, certain)
 
 
 def _by_position(
-    private: PrivateFeatures, raw: Features, places: Float32, known: Float32
+    private: PrivateFeatures, raw: Features, seen: Keypoints, known: Keypoints
 ) -> tuple[Integers, NDArray[np.bool_]]:
     at: dict[bytes, list[int]] = {}
-    for index, place in enumerate(known):
+    places, raw_places = _places(seen, known)
+    for index, place in enumerate(raw_places):
         at.setdefault(place.tobytes(), []).append(index)
     here = [at.get(place.tobytes(), []) for place in places]
     if not all(here):
@@ -62,23 +76,30 @@ def _by_position(
             " give the features that were privatized"
         )
     certain = np.array([len(found) == 1 for found in here], np.bool_)
-    chosen = np.array([found[0] for found in here], np.int64)
+    rows = np.array([found[0] for found in here], np.int64)
     if isinstance(private.descriptors, Subspaces):
         for row in np.flatnonzero(~certain):
             found = np.array(here[row])
             away = pair_distances(private.descriptors, raw.descriptors, np.full(len(found), row), found)
-            chosen[row] = found[int(away.argmin())]
+            rows[row] = found[int(away.argmin())]
         certain[:] = True
-    return chosen, certain
+    return rows, certain
 
 
-def _check_contained(private: PrivateFeatures, raw: Features, chosen: Integers) -> None:
-    if not isinstance(private.descriptors, Subspaces) or len(chosen) == 0:
+def _places(seen: Keypoints, known: Keypoints) -> tuple[Float32, Float32]:
+    """Positions (n, c) of both, with scale and orientation where both have them: many features differ by these only."""
+    shared = [name for name in _GEOMETRY if getattr(seen, name) is not None and getattr(known, name) is not None]
+    both = [np.column_stack([side.xy, *(getattr(side, name) for name in shared)]) for side in (seen, known)]
+    return both[0], both[1]
+
+
+def _check_contained(private: PrivateFeatures, raw: Features, rows: Integers) -> None:
+    if not isinstance(private.descriptors, Subspaces) or len(rows) == 0:
         return
-    away = pair_distances(private.descriptors, raw.descriptors, np.arange(len(chosen)), chosen)
-    outside = away > _CONTAINED * np.linalg.norm(raw.descriptors.values[chosen], axis=1)
+    away = pair_distances(private.descriptors, raw.descriptors, np.arange(len(rows)), rows)
+    outside = away > _CONTAINED * np.linalg.norm(raw.descriptors.values[rows], axis=1)
     if outside.mean() > _MISPLACED:
         raise InputError(
-            f"{int(outside.sum())} of {len(chosen)} subspaces do not contain the descriptor at their position:"
+            f"{int(outside.sum())} of {len(rows)} subspaces do not contain the descriptor at their position:"
             " give the features that were privatized"
         )

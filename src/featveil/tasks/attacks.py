@@ -17,8 +17,9 @@ from featveil.core import Defense, Descriptors, Features, InputError, Points, Pr
 from featveil.core.records import Parameter, Record
 from featveil.databases import Database
 from featveil.defenses import Identity, Lifting, Metric, Subset, privatize
+from featveil.metrics import Truth, align
 from featveil.tasks import matching
-from featveil.tasks.leakage import METRIC, UNIT, leakage_values, run_attack
+from featveil.tasks.leakage import METRIC, UNIT, leakage_values, score_attack
 from featveil.tasks.resuming import Key, Plan, Report, resume, versions
 
 TASK = "attacks"
@@ -194,6 +195,10 @@ class _Releases:
             self._made[key] = privatize(features, scheme.defense, keep_geometry=geometry, rng=rng)
         return self._made[key]
 
+    def truth(self, victim: Victim, scheme: Scheme) -> Truth:
+        """What the release hides: scale and orientation tell features at one position apart, whoever sees them."""
+        return align(self.release(victim, scheme, geometry=True), victim.features)
+
     def knowledge(self, victim: Victim, scheme: Scheme, trial: Trial) -> Knowledge:
         """What the adversary of a trial has; the truth, for an oracle, is added where guesses are scored."""
         wanted, defense = trial.knows, scheme.defense
@@ -215,12 +220,13 @@ class _Releases:
 
 def _record(study: Study, releases: _Releases, victim: Victim, scheme: Scheme, trial: Trial) -> Record:
     settings = study.settings
-    private = releases.release(victim, scheme, geometry=trial.geometry)
+    private, truth = releases.release(victim, scheme, geometry=trial.geometry), releases.truth(victim, scheme)
     # Of the attack's name only the seed depends, not of the scheme: all defenses are sampled at the same features.
     rng = matching.generator(settings.seed, victim.name, 0, trial.name)
     if trial.method.alone and len(private) > settings.sample:
-        private = private.take(np.sort(rng.permutation(len(private))[: settings.sample]))
-    outcome = run_attack(private, victim.features, trial.method, releases.knowledge(victim, scheme, trial), rng)
+        rows = np.sort(rng.permutation(len(private))[: settings.sample])
+        private, truth = private.take(rows), truth.take(rows)
+    outcome = score_attack(private, truth, trial.method, releases.knowledge(victim, scheme, trial), rng)
     parameters: dict[str, Parameter] = {"victim": victim.name, **_parameters(scheme), **settings.shared()}
     parameters |= {"own_database": study.database.digest[:16], "features": len(victim.features)}
     parameters |= {"seconds": round(outcome.seconds, 3)}

@@ -51,7 +51,7 @@ def resume(path: str | Path, plan: Plan, measure: Measure, report: Report) -> li
         append_records(path, [record])
         have[plan.key(record)] = record
         report(len(have), len(plan.wanted))
-    return [have[key] for key in plan.wanted]
+    return [have[key] for key in plan.wanted if key in have]
 
 
 def versions() -> dict[str, str]:

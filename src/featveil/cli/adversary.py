@@ -1,0 +1,265 @@
+"""Options of the command line -> attacks and what their adversary knows, with a clear error for what does not fit."""
+
+import dataclasses
+import types
+import typing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from featveil.cli.benching import split
+from featveil.cli.console import complain
+from featveil.cli.extract import read_features
+from featveil.core.errors import FeatveilError, InputError
+
+if TYPE_CHECKING:
+    from featveil.attacks import Attack, Knowledge
+    from featveil.core import Features, PrivateFeatures
+    from featveil.databases import Database
+
+ALL = "all"
+FEATURES_OF_IMAGE = 2048
+
+_TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
+_NAMES = {int: "a whole number", float: "a number", bool: "true or false", str: "a text", type(None): "none"}
+
+
+def make_attacks(names: list[str], settings: list[str]) -> "tuple[list[Attack], bool]":
+    """The attacks called `names` with NAME=VALUE `settings`, and whether that was "all".
+
+    Each of `names` may be several, separated by commas.
+    """
+    from featveil.attacks import ATTACKS
+
+    wanted = [word for text in names for word in split(text, "--with")]
+    if ALL in wanted and len(set(wanted)) > 1:
+        raise InputError("--with all stands for every attack: leave the other names out")
+    chosen = list(ATTACKS) if ALL in wanted else list(dict.fromkeys(wanted))
+    for name in chosen:
+        if name not in ATTACKS:
+            raise InputError(f"unknown attack {name!r:.80}: use one of {', '.join(ATTACKS)}, or all")
+    given: dict[str, dict[str, Any]] = {name: {} for name in chosen}
+    for setting in settings:
+        owner, field, value = _setting(setting, chosen)
+        given[owner][field] = value
+    return [ATTACKS[name](**given[name]) for name in chosen], ALL in wanted
+
+
+def _setting(text: str, chosen: list[str]) -> tuple[str, str, Any]:
+    """Attack, field and value of one NAME=VALUE or ATTACK.NAME=VALUE."""
+    from featveil.attacks import ATTACKS
+
+    path, equals, value = text.partition("=")
+    owner, dot, field = path.strip().rpartition(".")
+    if not equals or not field:
+        raise InputError(f"--set takes NAME=VALUE or ATTACK.NAME=VALUE, got {text!r:.80}")
+    fields = {name: [one.name for one in dataclasses.fields(ATTACKS[name])] for name in chosen}
+    if dot and owner not in fields:
+        raise InputError(f"--set {path} is for an attack that is not run: these are {', '.join(chosen)}")
+    owners = [owner] if dot else [name for name in chosen if field in fields[name]] or chosen[:1]
+    if len(owners) > 1:
+        raise InputError(f"{' and '.join(owners)} both have {field}: --set {owners[0]}.{field}=... says which is meant")
+    if field not in fields[owners[0]]:
+        listed = [f"{name} has {', '.join(fields[name]) or 'none'}" for name in ([owner] if dot else chosen)]
+        raise InputError(f"there is no parameter {field!r:.80} to set: {'; '.join(listed)}")
+    hints = typing.get_type_hints(ATTACKS[owners[0]])
+    return owners[0], field, _converted(value.strip(), hints[field], f"--set {path.strip()}")
+
+
+def _converted(text: str, hint: Any, option: str) -> Any:
+    """`text` as the first type of `hint` that it can be."""
+    choices = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    for choice in choices:
+        if typing.get_origin(choice) is typing.Literal and text in typing.get_args(choice):
+            return text
+        if choice is type(None) and text.lower() == "none":
+            return None
+        if choice is bool and text.lower() in (*_TRUE, *_FALSE):
+            return text.lower() in _TRUE
+        if choice in (int, float, str):
+            try:
+                return choice(text)
+            except ValueError:
+                continue
+    raise InputError(f"{option} must be {' or '.join(map(_named, choices))}, got {text!r:.80}")
+
+
+def _named(choice: Any) -> str:
+    if typing.get_origin(choice) is typing.Literal:
+        return " or ".join(map(str, typing.get_args(choice)))
+    return _NAMES.get(choice, str(choice))
+
+
+@dataclass(frozen=True)
+class Files:
+    """The files that an adversary is given; None or empty where it has none."""
+
+    database: Path | None = None
+    lifting_database: Path | None = None
+    codebook: Path | None = None
+    others: tuple[Path, ...] = ()
+    repeats: tuple[Path, ...] = ()
+    reference: Path | None = None
+
+
+class Adversary:
+    """What is known about every victim; files that do not depend on the victim are read once."""
+
+    def __init__(self, files: Files) -> None:
+        from featveil.databases import load_database
+
+        self.files = files
+        self.given: dict[str, Database | None] = {
+            name: None if (path := getattr(files, name)) is None else load_database(path)
+            for name in ("database", "lifting_database", "codebook")
+        }
+        self.others = _private_files(files.others, "--others")
+        if files.others and not self.others:
+            raise InputError("none of the files of --others could be used: see the lines above")
+
+    def sources(self) -> dict[str, str]:
+        """Where each part of the knowledge comes from, in a few words."""
+        made = {name: "built-in" if database is None else "" for name, database in self.given.items()}
+        for one in dataclasses.fields(self.files):
+            match getattr(self.files, one.name):
+                case Path() as path:
+                    made[one.name] = path.name
+                case (_, *_):
+                    made[one.name] = "" if one.name == "repeats" else f"{len(self.others)} files"
+        return {name: text for name, text in made.items() if text}
+
+    def knowledge(self, private: "PrivateFeatures", name: str) -> "Knowledge":
+        """What it has to attack `private`, of the file `name`; built-in databases where they are the right ones."""
+        from featveil.attacks import Knowledge
+        from featveil.tasks.file_attacks import fingerprint
+        from featveil.tasks.leakage import check_codebook
+
+        own = fingerprint(private)
+        repeats = (_private(beside(path, name, "--repeats"), "--repeats") for path in self.files.repeats)
+        known = Knowledge(
+            database=self.given["database"] or _builtin(private.kind),
+            lifting_database=self._lifting(private),
+            codebook=self._named("codebook", private),
+            # A file that is attacked may lie in a folder of others: it tells nothing about itself.
+            others=tuple(other for other in self.others if fingerprint(other) != own),
+            repeats=tuple(repeat for repeat in repeats if fingerprint(repeat) != own),
+            reference=self._reference(private.kind, name),
+        )
+        check_codebook(private, known)
+        return known
+
+    def _named(self, option: str, private: "PrivateFeatures") -> "Database | None":
+        """The database that the release names by digest: the given one, else the built-in one if it is that."""
+        builtin = _builtin(private.kind)
+        role = "codebook" if option == "codebook" else "database"
+        if self.given[option] is not None:
+            return self.given[option]
+        return builtin if builtin is not None and private.defense.get(role) == builtin.digest else None
+
+    def _lifting(self, private: "PrivateFeatures") -> "Database | None":
+        found, named = self._named("lifting_database", private), private.defense.get("database")
+        if found is not None and named is not None and found.digest != named:
+            raise InputError(
+                f"--lifting-database has digest {found.digest[:16]}, these features were lifted with {str(named)[:16]}"
+            )
+        return None if named is None else found
+
+    def _reference(self, kind: str, name: str) -> "Features | PrivateFeatures | None":
+        path = self.files.reference
+        if path is None:
+            return None
+        return read_features(beside(path, name, "--reference"), kind, FEATURES_OF_IMAGE)
+
+
+@dataclass(frozen=True)
+class Obstacle:
+    """Why an attack cannot be run: in a few words, and with what would help."""
+
+    short: str
+    message: str
+
+
+def obstacle(private: "PrivateFeatures", method: "Attack", known: "Knowledge") -> Obstacle | None:
+    """Why `method` cannot be run on `private` with what is known; None if it can."""
+    from featveil.attacks import MEANINGS, REPRESENTATIONS, check_applies
+
+    try:
+        check_applies(private.descriptors, method)
+    except InputError as error:
+        return Obstacle(f"not on {REPRESENTATIONS[type(private.descriptors)]}", str(error))
+    for name in method.needs:
+        if not known.has(name):
+            why = " (these were lifted without one)" if _lifted_alone(name, private) else ""
+            message = f"attack {method.name} needs {flag(name)}, {MEANINGS[name]}{why}"
+            return Obstacle(f"without {flag(name)}{why}", message)
+    try:
+        known.only((*method.needs, *method.uses)).check_kind(private.kind)
+    except InputError as error:
+        return Obstacle(str(error), str(error))
+    return None
+
+
+def flag(name: str) -> str:
+    """The option that gives a part of the knowledge."""
+    return "--" + name.replace("_", "-")
+
+
+def _lifted_alone(name: str, private: "PrivateFeatures") -> bool:
+    return name == "lifting_database" and private.defense.get("database", "") is None
+
+
+def beside(given: Path, name: str, option: str) -> Path:
+    """The file that belongs to the private file `name`: `given` itself, or in that folder the one of the same name.
+
+    Private features of a.jpg are called a.jpg.veil: in a folder of images a.jpg is meant.
+    """
+    if not given.is_dir():
+        return given
+    found = [path for path in (given / name, given / name.removesuffix(".veil")) if path.is_file()]
+    if not found:
+        raise InputError(f"{option} {given} holds neither {name} nor {name.removesuffix('.veil')}")
+    return found[0]
+
+
+def veil_files(path: Path) -> dict[str, Path]:
+    """The .veil files of a folder by their place in it, or one file by its name; raises InputError for none."""
+    if not path.is_dir():
+        if not path.exists():
+            raise InputError(f"there is no file or folder {path}")
+        return {path.name: path}
+    found = {file.relative_to(path).as_posix(): file for file in sorted(path.rglob("*.veil"))}
+    if not found:
+        raise InputError(f"{path} holds no .veil file")
+    return found
+
+
+def _private_files(paths: tuple[Path, ...], option: str) -> "tuple[PrivateFeatures, ...]":
+    found = []
+    for path in paths:
+        for file in veil_files(path).values():
+            try:
+                found.append(_private(file, option))
+            except FeatveilError as error:
+                if not path.is_dir():
+                    raise
+                complain("warning", f"left out: {error}")
+    return tuple(found)
+
+
+def _private(path: Path, option: str) -> "PrivateFeatures":
+    from featveil.core import PrivateFeatures
+    from featveil.formats.veil import load
+
+    features = load(path)
+    if not isinstance(features, PrivateFeatures):
+        raise InputError(f"{path} holds raw features: {option} takes private ones")
+    return features
+
+
+def _builtin(kind: str) -> "Database | None":
+    from featveil.databases import builtin
+
+    try:
+        return builtin(kind)
+    except InputError:
+        return None

@@ -1,0 +1,84 @@
+"""One attack on the private features of one file, and how near its guesses come to what they hide."""
+
+import time
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from featveil.attacks import Attack, Guess, Knowledge, attack
+from featveil.core import Features, InputError, PrivateFeatures, WordSets
+from featveil.core.arrays import Float64
+from featveil.databases import Database, nearest_words
+from featveil.metrics import CLOSE, NEAR, Leakage, Truth, align, guess_distances, summarize_leakage
+
+METRIC = f"mean, median, below {CLOSE:g}, below {NEAR:g}, exact, rank, answered"
+UNIT = "share of norm, share of norm, share, share, share, place, share"
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What an attack made of some private features, and how near that is.
+
+    `distances` (k,) are those of guess and truth, as a share of the truth's norm, of the features whose truth is
+    certain: `leakage` is about them only. `seconds` is the attack's time.
+    """
+
+    guess: Guess
+    leakage: Leakage
+    distances: Float64
+    seconds: float
+
+
+def run_attack(
+    private: PrivateFeatures, raw: Features, method: Attack, knowledge: Knowledge, rng: np.random.Generator
+) -> Outcome:
+    """Attack `private` and compare the guesses with `raw`, of which only an attack that declares it sees anything.
+
+    Raises InputError as `attack` does, and when `raw` is not what `private` was made of.
+    """
+    return score_attack(private, align(private, raw), method, knowledge, rng)
+
+
+def score_attack(
+    private: PrivateFeatures, truth: Truth, method: Attack, knowledge: Knowledge, rng: np.random.Generator
+) -> Outcome:
+    """As `run_attack`, with the truth found before: for several attacks on one file, or a sample of its features."""
+    check_codebook(private, knowledge)
+    known = replace(knowledge, truth=truth.points)
+    started = time.perf_counter()
+    guess = attack(private, method, known, rng)
+    seconds = time.perf_counter() - started
+    scored = np.flatnonzero(truth.certain)
+    if len(scored) == 0:
+        raise InputError("all features share their position with others: which truth is whose cannot be told")
+    values, hidden = guess.values[scored], truth.points.take(scored)
+    exact = _right_words(private, truth, guess, knowledge.codebook)
+    leakage = summarize_leakage(
+        values, guess.answered[scored], truth.hidden, truth.rows[scored], None if exact is None else exact[scored]
+    )
+    return Outcome(guess, leakage, guess_distances(values, hidden), seconds)
+
+
+def leakage_values(leakage: Leakage) -> tuple[float, ...]:
+    """What METRIC names, in that order."""
+    shares = leakage.below_close, leakage.below_near, leakage.exact
+    return (leakage.mean, leakage.median, *shares, leakage.rank, leakage.answered)
+
+
+def check_codebook(private: PrivateFeatures, knowledge: Knowledge) -> None:
+    """Raise InputError when the known codebook is not the one that word sets name."""
+    descriptors, codebook = private.descriptors, knowledge.codebook
+    if isinstance(descriptors, WordSets) and codebook is not None and codebook.digest != descriptors.codebook:
+        raise InputError(
+            f"the word sets are of codebook {descriptors.codebook[:16]}, the one given is {codebook.digest[:16]}"
+        )
+
+
+def _right_words(
+    private: PrivateFeatures, truth: Truth, guess: Guess, codebook: Database | None
+) -> NDArray[np.bool_] | None:
+    """Which guessed words are the nearest ones of the hidden descriptors; None where nothing is guessed by words."""
+    if not isinstance(private.descriptors, WordSets) or guess.words is None or codebook is None:
+        return None
+    return np.asarray(guess.words == nearest_words(truth.points, codebook)[0])
