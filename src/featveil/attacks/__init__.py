@@ -10,6 +10,7 @@ from featveil.attacks.clustering import Clustering
 from featveil.attacks.database import DatabaseAttack
 from featveil.attacks.inlier import Inlier
 from featveil.attacks.knowledge import MEANINGS, REPRESENTATIONS, Attack, Guess, Knowledge
+from featveil.attacks.mean import Mean
 from featveil.attacks.nearest import NearestNeighbour
 from featveil.attacks.oracle import Oracle
 from featveil.attacks.read import Read
@@ -27,6 +28,7 @@ __all__ = [
     "Guess",
     "Inlier",
     "Knowledge",
+    "Mean",
     "NearestNeighbour",
     "Oracle",
     "Read",
@@ -39,6 +41,7 @@ ATTACKS: dict[str, Any] = {
     for method in (
         Chance,
         Read,
+        Mean,
         NearestNeighbour,
         Oracle,
         DatabaseAttack,
