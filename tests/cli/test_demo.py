@@ -31,6 +31,9 @@ def test_page_and_release(run: Any, tmp_path: Path) -> None:
     assert all(each["image_epsilon"] == 300 * each["epsilon"] for each in words)
     assert words[0]["inliers"] > 0.3 * shown["raw"]["inliers"]
     assert words[0]["guess"] > words[1]["guess"] > words[2]["guess"]
+    attacks = {each["attack"]: each for each in shown["attacks"]}
+    assert attacks["chance"]["below_near"] < 0.1 < attacks["database"]["below_near"]
+    assert attacks["lattice"]["exact"] > 0.9
     private = fv.load(tmp_path / "out/query.veil")
     assert isinstance(private, fv.PrivateFeatures)
     assert private.keypoints is not None and private.keypoints.scale is None

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from featveil.core import Guarantee, Keypoints, PrivateFeatures, Subspaces
-from featveil.reports.page import Count, Row, Run, WordRow, Words, render
+from featveil.metrics import Leakage
+from featveil.reports.page import Count, LeakRow, Row, Run, WordRow, Words, render
 
 VOID = {"meta", "img", "br", "link"}
 
@@ -26,9 +27,10 @@ def run() -> Run:
     rows = [Row(2, Count(90, 81), Count(80, 72)), Row(4, Count(70, 63), Count(60, 54))]
     bound = [WordRow(12.0, 18_000.0, 0.244, Count(500, 60)), WordRow(10.0, 15_000.0, 0.211, Count(450, 45))]
     words = Words(4, 16384, bound, bound[1], picture, 37_000)
+    attacks = [LeakRow("data<base", "looks it up", Leakage(100, 0.4, 0.3, 0.41, 0.62, 0.07, 2, 1))]
     sizes = (3_082_264, 640_000)
     pictures = (picture,) * 6
-    return Run(*pictures, Count(100, 90), rows, 4, words, private, *sizes, 12.3)
+    return Run(*pictures, Count(100, 90), rows, 4, words, attacks, private, *sizes, 12.3)
 
 
 class Page(HTMLParser):
@@ -76,6 +78,7 @@ def test_page_has_the_numbers(run: Run) -> None:
     assert "12 <span>(18,000 for the image)</span>" in text  # no epsilon without that of the image
     assert "ε = 10 (15,000 for the image)" in text
     assert "takes 37 kB" in text
+    assert "looks it up</span></th><td>100</td><td>62%</td><td>41%</td><td>7%</td>" in text
 
 
 def test_page_is_honest(run: Run) -> None:
@@ -90,6 +93,7 @@ def test_values_are_escaped(run: Run) -> None:
     text = render(run)
     assert "&lt;b&gt;" in text
     assert "<b>0123" not in text
+    assert "data&lt;base" in text
 
 
 def test_no_raw_match_at_all(run: Run) -> None:

@@ -9,7 +9,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from featveil.cli import attacks, tradeoff
+from featveil.cli import assumptions, attacks, oracle, tradeoff
 from featveil.cli.benching import real_numbers, split, stoppable, whole_numbers, write_reports
 from featveil.cli.console import Json, printable, progress, show, table
 from featveil.core.files import make_folder
@@ -94,6 +94,8 @@ def words(
 
 
 app.command()(tradeoff.tradeoff)
+app.command()(oracle.oracle)
+app.command()(assumptions.assumptions)
 app.command()(attacks.attacks)
 
 

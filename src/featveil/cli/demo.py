@@ -37,7 +37,7 @@ def demo(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Match two images raw and privately, and explain on one page what left the device.
+    """Match two images raw and privately, attack what was sent, and explain it all on one page.
 
     The first run takes about half a minute longer, because it compiles the kernels.
 
@@ -81,10 +81,12 @@ class _Outcome:
 
 def _run(images: tuple[Path, Path], report: Callable[[int, int], None]) -> "tuple[Run, PrivateFeatures]":
     """Everything the page shows, and the release it shows."""
+    from featveil.attacks import ATTACKS
     from featveil.extractors import read_image
     from featveil.formats.veil import encode
-    from featveil.reports.page import Run
+    from featveil.reports.page import LeakRow, Run
     from featveil.reports.pictures import draw_keypoints, panel
+    from featveil.tasks.demo import attack_release
 
     started = time.monotonic()
     pictures = [read_image(path) for path in images]
@@ -113,6 +115,7 @@ def _run(images: tuple[Path, Path], report: Callable[[int, int], None]) -> "tupl
         rows=rows,
         shown=_SHOWN,
         words=_words(query, raw_sides[1]),
+        attacks=[LeakRow(name, ATTACKS[name].summary, found) for name, found in attack_release(private, query).items()],
         release=private,
         file_bytes=len(encode(private)),
         raw_bytes=len(encode(query)),
@@ -208,6 +211,7 @@ def _facts(run: "Run", out: Path) -> dict[str, Any]:
             {"epsilon": row.epsilon, "image_epsilon": row.image_epsilon, "guess": row.guess, **vars(row.count)}
             for row in run.words.rows
         ],
+        "attacks": [{"attack": row.attack, **vars(row.leakage)} for row in run.attacks],
     }
 
 
@@ -223,5 +227,10 @@ def _text(run: "Run", out: Path) -> str:
         f"words with raw        {row.count.inliers} of {row.count.matches}"
         f" (epsilon {row.epsilon:g} a feature, {row.image_epsilon:,.0f} for the image)"
         for row in run.words.rows
+    ]
+    lines += [
+        f"attack {row.attack:<14} {100 * found.below_near:.0f} % of guesses near, {100 * found.exact:.0f} % exact"
+        for row in run.attacks
+        for found in (row.leakage,)
     ]
     return "\n".join([*lines, f"Open {(out / 'index.html').resolve()}"])

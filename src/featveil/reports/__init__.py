@@ -1,5 +1,14 @@
 """Records -> tables and figures. Reports only read records; they measure nothing."""
 
+from featveil.reports.assumptions import (
+    CollisionRow,
+    MemberRow,
+    assumptions_markdown,
+    collision_cells,
+    draw_assumptions,
+    member_cells,
+    summarize_assumptions,
+)
 from featveil.reports.attacks import (
     AttackRow,
     attack_cells,
@@ -9,6 +18,7 @@ from featveil.reports.attacks import (
     summarize_attacks,
 )
 from featveil.reports.curves import draw_matching_curves
+from featveil.reports.oracle import OracleRow, draw_oracle, oracle_cells, oracle_markdown, summarize_oracle
 from featveil.reports.tables import MatchingRow, matching_cells, matching_markdown, summarize_matching
 from featveil.reports.tradeoff import (
     TradeoffRow,
@@ -22,20 +32,32 @@ from featveil.reports.words import WordsRow, summarize_words, words_cells, words
 
 __all__ = [
     "AttackRow",
+    "CollisionRow",
     "MatchingRow",
+    "MemberRow",
+    "OracleRow",
     "TradeoffRow",
     "WordsRow",
+    "assumptions_markdown",
     "attack_cells",
     "attacks_markdown",
     "best_attacks",
+    "collision_cells",
+    "draw_assumptions",
     "draw_attacks",
     "draw_matching_curves",
+    "draw_oracle",
     "draw_tradeoff",
     "draw_words_curves",
     "matching_cells",
     "matching_markdown",
+    "member_cells",
+    "oracle_cells",
+    "oracle_markdown",
+    "summarize_assumptions",
     "summarize_attacks",
     "summarize_matching",
+    "summarize_oracle",
     "summarize_tradeoff",
     "summarize_words",
     "tradeoff_cells",

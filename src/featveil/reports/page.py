@@ -9,6 +9,7 @@ from string import Template
 
 from featveil.core import PrivateFeatures
 from featveil.core.descriptors import as_flats
+from featveil.metrics import CLOSE, NEAR, Leakage
 from featveil.reports.pictures import Picture, encoded
 
 _LAYOUT = Path(__file__).with_name("page.html")
@@ -54,6 +55,15 @@ class Words:
     file_bytes: int
 
 
+@dataclass(frozen=True)
+class LeakRow:
+    """One attack on the release: its name, what it does, and how near its guesses come."""
+
+    attack: str
+    summary: str
+    leakage: Leakage
+
+
 @dataclass(frozen=True, eq=False)
 class Run:
     """Everything the page shows. Pictures are uint8 RGB."""
@@ -68,6 +78,7 @@ class Run:
     rows: Sequence[Row]
     shown: int  # dimension of the pictures
     words: Words
+    attacks: Sequence[LeakRow]
     release: PrivateFeatures
     file_bytes: int
     raw_bytes: int
@@ -91,6 +102,9 @@ def render(run: Run) -> str:
         "seconds": f"{run.seconds:.0f}",
         "redrawn": _redrawn(run.rows),
         "rows": "\n".join(_row(row, run.raw) for row in run.rows),
+        "close": f"{CLOSE:g}",
+        "near": f"{NEAR:g}",
+        "leak_rows": "\n".join(_leak_row(row) for row in run.attacks),
     }
     values |= _word_values(run.words, run.raw)
     for name, count in counts.items():
@@ -131,6 +145,15 @@ def _row(row: Row, raw: Count) -> str:
         for count in (row.one_side, row.both_sides)
     )
     return f"<tr><th scope='row'>{row.dimension}</th>{cells}</tr>"
+
+
+def _leak_row(row: LeakRow) -> str:
+    found = row.leakage
+    shares = "".join(f"<td>{100 * share:.0f}%</td>" for share in (found.below_near, found.below_close, found.exact))
+    return (
+        f"<tr><th scope='row'>{html.escape(row.attack)} <span>{html.escape(row.summary)}</span></th>"
+        f"<td>{found.count:,}</td>{shares}</tr>"
+    )
 
 
 def _redrawn(rows: Sequence[Row]) -> str:
