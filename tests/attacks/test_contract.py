@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from featveil.attacks import ATTACKS, MEANINGS, Knowledge, attack
-from featveil.core import InputError
+from featveil.core import InputError, Subspaces
 from victims import lifted, own_database, truth_of
 
 
@@ -18,18 +18,19 @@ def test_declares_what_it_knows(name: str) -> None:
     assert ("truth" in method.needs) == name.startswith("oracle")
 
 
-@pytest.mark.parametrize("name", [name for name in ATTACKS if ATTACKS[name].needs])
+@pytest.mark.parametrize(
+    "name", [name for name, method in ATTACKS.items() if method.needs and Subspaces in method.breaks]
+)
 def test_says_what_is_missing(name: str) -> None:
     method = ATTACKS[name]()
-    from featveil.attacks import check_applies
-
-    private = lifted()
-    try:
-        check_applies(private.descriptors, method)
-    except InputError:
-        pytest.skip("not an attack on subspaces")
     with pytest.raises(InputError, match=f"attack {name} needs {method.needs[0].replace('_', ' ')}"):
-        attack(private, method, Knowledge())
+        attack(lifted(), method, Knowledge())
+
+
+@pytest.mark.parametrize("name", [name for name, method in ATTACKS.items() if Subspaces not in method.breaks])
+def test_says_what_it_applies_to(name: str) -> None:
+    with pytest.raises(InputError, match=rf"attack {name} is on .*; these are subspaces"):
+        attack(lifted(), ATTACKS[name](), Knowledge())
 
 
 def test_only_what_is_declared_is_handed_over() -> None:

@@ -8,12 +8,16 @@ from featveil.attacks.chance import Chance
 from featveil.attacks.closest_pair import ClosestPair
 from featveil.attacks.clustering import Clustering
 from featveil.attacks.database import DatabaseAttack
+from featveil.attacks.discriminator import Discriminator
 from featveil.attacks.inlier import Inlier
 from featveil.attacks.knowledge import MEANINGS, REPRESENTATIONS, Attack, Guess, Knowledge
 from featveil.attacks.mean import Mean
 from featveil.attacks.nearest import NearestNeighbour
 from featveil.attacks.oracle import Oracle
+from featveil.attacks.overlap import Overlap
+from featveil.attacks.posterior import Posterior
 from featveil.attacks.read import Read
+from featveil.attacks.word_overlap import WordOverlap
 from featveil.core import Descriptors, InputError, PrivateFeatures
 
 __all__ = [
@@ -25,13 +29,17 @@ __all__ = [
     "ClosestPair",
     "Clustering",
     "DatabaseAttack",
+    "Discriminator",
     "Guess",
     "Inlier",
     "Knowledge",
     "Mean",
     "NearestNeighbour",
     "Oracle",
+    "Overlap",
+    "Posterior",
     "Read",
+    "WordOverlap",
     "attack",
     "check_applies",
 ]
@@ -48,6 +56,10 @@ ATTACKS: dict[str, Any] = {
         Clustering,
         ClosestPair,
         Inlier,
+        Overlap,
+        Discriminator,
+        Posterior,
+        WordOverlap,
     )
 }
 

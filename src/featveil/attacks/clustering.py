@@ -57,7 +57,7 @@ class Clustering:
         centres, made = self._centres(subspaces, database_of(knowledge), confounders + 1, rng)
         scores = np.full(made.shape, np.inf)
         for other in others if confounders else ():
-            met = _meeting(subspaces, other)
+            met = meeting(subspaces, other)
             scores = np.minimum(scores, _score(centres, made, met, other))
         # Where nothing was met all scores are infinite and the smallest cluster is taken: confounders are centroids, so
         # they lie among more entries than the hidden descriptor does.
@@ -84,7 +84,7 @@ class Clustering:
         made = np.empty(centres.shape[:2], np.bool_)
         for start in range(0, len(subspaces), _ROWS):
             rows = np.arange(start, min(start + _ROWS, len(subspaces)))
-            entries = database.unit(found.indices[rows])
+            entries = database.as_points.values[found.indices[rows]]
             members = _cluster(entries, clusters, rng)
             made[rows] = members.any(axis=2)
             weights = members * closeness(found.distances[rows])[:, None]
@@ -141,7 +141,7 @@ def _score(
     return scores
 
 
-def _meeting(subspaces: Subspaces, other: Subspaces) -> Iterator[tuple[Integers, Integers]]:
+def meeting(subspaces: Subspaces, other: Subspaces) -> Iterator[tuple[Integers, Integers]]:
     """Pairs of subspaces at distance zero, some at a time; of one image no two are compared twice."""
     same = other is subspaces
     for start in range(0, len(subspaces), _ROWS):

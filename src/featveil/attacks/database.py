@@ -24,7 +24,7 @@ from featveil.distances import nearest
 # out at 5e-7 at most (1.3e-3 when stored in half precision), what does not at 0.03 at least.
 INSIDE = 5e-3
 _ROUNDING = 1e-6  # the error of a float32 subspace: nothing is known to be nearer
-_ROWS = 1024  # of features whose neighbours are held at a time
+_ROWS = 128  # of features whose neighbours are held at a time
 
 
 @dataclass(frozen=True)
@@ -32,11 +32,14 @@ class DatabaseAttack:
     """Find the confounders exactly, then average the entries near the subspace that are farthest from them.
 
     `neighbours` (|V| in the paper) entries are looked at beyond the confounders; of those the `kept` (|U|) that are
-    farthest from every confounder are averaged.
+    farthest from every confounder are averaged. The paper names neither. Measured on photographs (sub-hybrid, built-in
+    database of 16,384, m = 2, 4, 8, 16), the mean error is 0.34, 0.47, 0.60, 0.70 with 50 and 5, 0.15, 0.23, 0.31, 0.46
+    with 800 and 2, and rises again with more: most of what is near a subspace is near its confounders. Of 256,000
+    entries 3200 are better still.
     """
 
-    neighbours: int = 50
-    kept: int = 5
+    neighbours: int = 800
+    kept: int = 2
 
     name: ClassVar[str] = "database"
     summary: ClassVar[str] = "what lies near the subspace in the lifting database, away from the confounders"
@@ -63,7 +66,7 @@ class DatabaseAttack:
         values = np.empty((len(subspaces), subspaces.size), np.float32)
         for start in range(0, len(values), _ROWS):
             rows = np.arange(start, min(start + _ROWS, len(values)))
-            entries, distances = database.unit(found.indices[rows]), found.distances[rows, confounders:]
+            entries, distances = database.as_points.values[found.indices[rows]], found.distances[rows, confounders:]
             chosen = self._choose(entries[:, :confounders], entries[:, confounders:])
             kept = np.take_along_axis(entries[:, confounders:], chosen[:, :, None], axis=1)
             weights = closeness(np.take_along_axis(distances, chosen, axis=1))

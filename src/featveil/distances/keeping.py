@@ -8,6 +8,12 @@ from featveil.distances.compiling import FINITE, jit
 from featveil.distances.frames import FAR
 from featveil.distances.kernels import MARGIN
 
+# From so many wanted on, it takes less time to sort them in the end than to keep them sorted.
+MANY = 64
+
+# Values (rows, room) and column indices of candidates, how many there are in each row, and what is too large for it.
+Gathered = tuple[Float32, NDArray[np.int32], Integers, Float32]
+
 
 class ColumnBest:
     """`best` and `second` best value of each column, the best's row, and the pairs that come too close to call."""
@@ -107,10 +113,7 @@ def keep_smallest(tile: Float32, column: int, values: Float32, indices: NDArray[
     lows, lowest, picked = np.empty(step, np.float32), np.empty(8, np.float32), np.empty(step + 1, np.int32)
     kth, unused = np.empty((1, k), np.float32), np.empty((1, k), np.int32)
     for i in range(count):
-        for j in range(step):
-            a, b = min(tile[i, j], tile[i, step + j]), min(tile[i, 2 * step + j], tile[i, 3 * step + j])
-            c, d = min(tile[i, 4 * step + j], tile[i, 5 * step + j]), min(tile[i, 6 * step + j], tile[i, 7 * step + j])
-            lows[j] = min(min(a, b), min(c, d))
+        _minima(tile, i, lows)
         lowest[:] = lows[:8]
         for j in range(8, step, 8):
             for lane in range(8):
@@ -126,6 +129,68 @@ def keep_smallest(tile: Float32, column: int, values: Float32, indices: NDArray[
             for j in range(picked[p], width, step):
                 if tile[i, j] <= limit:
                     insert(tile[i, j], column + j, i, values, indices)
+
+
+@jit(FINITE)
+def _minima(tile: Float32, i: int, lows: Float32) -> None:
+    """The minimum of every eight values of a row, those that lie len(lows) apart."""
+    step = len(lows)
+    for j in range(step):
+        a, b = min(tile[i, j], tile[i, step + j]), min(tile[i, 2 * step + j], tile[i, 3 * step + j])
+        c, d = min(tile[i, 4 * step + j], tile[i, 5 * step + j]), min(tile[i, 6 * step + j], tile[i, 7 * step + j])
+        lows[j] = min(min(a, b), min(c, d))
+
+
+@jit(FINITE)
+def keep_many(tile: Float32, column: int, k: int, gathered: Gathered) -> None:
+    """As `keep_smallest`, for a large k: what may belong to the k smallest of a row is gathered, unsorted."""
+    count, width = tile.shape
+    step = width // 8
+    values, indices, used, limits = gathered
+    lows, picked = np.empty(step, np.float32), np.empty(step + 1, np.int32)
+    for i in range(count):
+        _minima(tile, i, lows)
+        limit, end, found = limits[i], used[i], 0
+        for j in range(step):
+            picked[found] = j
+            found += lows[j] < limit
+        for p in range(found):
+            for j in range(picked[p], width, step):
+                values[i, end], indices[i, end] = tile[i, j], column + j
+                end += tile[i, j] < limit
+        used[i] = end
+        if end + width >= values.shape[1]:
+            _cut(i, k, gathered)
+
+
+@jit(FINITE)
+def _cut(i: int, k: int, gathered: Gathered) -> None:
+    """Drop from a row what is not among its k smallest; of equal values the first stay."""
+    values, indices, used, limits = gathered
+    if used[i] <= k:
+        return
+    limit = np.partition(values[i, : used[i]], k - 1)[k - 1]
+    equal, end = k, 0
+    for j in range(used[i]):
+        equal -= values[i, j] < limit
+    for j in range(used[i]):
+        value = values[i, j]
+        if value < limit or (value == limit and equal > 0):
+            equal -= value == limit
+            values[i, end], indices[i, end] = value, indices[i, j]
+            end += 1
+    used[i], limits[i] = end, limit
+
+
+@jit(FINITE)
+def sort_gathered(gathered: Gathered, values: Float32, indices: NDArray[np.int32]) -> None:
+    """Write the smallest that `keep_many` gathered of each row into `values` (rows, k) and `indices`, sorted."""
+    for i in range(len(values)):
+        _cut(i, values.shape[1], gathered)
+        end = gathered[2][i]
+        order = np.argsort(gathered[0][i, :end])
+        for place in range(end):
+            values[i, place], indices[i, place] = gathered[0][i, order[place]], gathered[1][i, order[place]]
 
 
 @jit(FINITE)

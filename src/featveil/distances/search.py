@@ -129,7 +129,9 @@ def settle(compared: Comparison, values: Float32, indices: NDArray[np.int32]) ->
     _judge(values, indices, compared.pair.scale, chosen, distances, verdict)
     listed = np.flatnonzero(verdict == _AMONG_LISTED)
     if len(listed):
-        chosen[listed], distances[listed] = _rank_listed(compared, listed, indices[listed].astype(np.int64), k)
+        chosen[listed], distances[listed] = _rank_listed(
+            compared, listed, values[listed], indices[listed].astype(np.int64), k
+        )
     doubtful = np.flatnonzero(verdict == _DOUBTFUL)
     if len(doubtful):
         chosen[doubtful], distances[doubtful] = _decide_in_float64(compared, doubtful, k)
@@ -160,13 +162,19 @@ def _judge(
         verdict[i] = _CLEAR if not close else _AMONG_LISTED if complete else _DOUBTFUL
 
 
-def _rank_listed(compared: Comparison, rows: Integers, columns: Integers, k: int) -> tuple[Integers, Float64]:
+def _rank_listed(
+    compared: Comparison, rows: Integers, values: Float32, columns: Integers, k: int
+) -> tuple[Integers, Float64]:
     """The k nearest of the listed `columns` (len(rows), k + SPARE) of each of `rows`; -1 stands for none."""
-    i, place = np.nonzero(columns >= 0)
-    exact = np.full(columns.shape, np.inf)
-    exact[i, place] = compared.exact(rows[i], columns[i, place])
-    order = np.lexsort((columns, exact))[:, :k]
-    return np.take_along_axis(columns, order, axis=1), np.take_along_axis(exact, order, axis=1)
+    apart = np.diff(values, axis=1) >= MARGIN
+    close = values < NEAR_ZERO
+    close[:, 1:] |= ~apart
+    close[:, :-1] |= ~apart
+    distances = np.where(columns >= 0, np.sqrt(values.clip(0), dtype=np.float64) * compared.pair.scale, np.inf)
+    i, place = np.nonzero(close & (columns >= 0))
+    distances[i, place] = compared.exact(rows[i], columns[i, place])
+    order = np.lexsort((columns, distances))[:, :k]
+    return np.take_along_axis(columns, order, axis=1), np.take_along_axis(distances, order, axis=1)
 
 
 def _decide_in_float64(compared: Comparison, rows: Integers, k: int) -> tuple[Integers, Float64]:

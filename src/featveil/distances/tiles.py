@@ -15,7 +15,7 @@ from threadpoolctl import ThreadpoolController
 
 from featveil.core.arrays import Float32, Integers
 from featveil.distances.frames import Frames
-from featveil.distances.keeping import ColumnBest
+from featveil.distances.keeping import MANY, ColumnBest
 from featveil.distances.scanning import bounder, kernel_for, scanner
 
 Result = TypeVar("Result")
@@ -79,7 +79,7 @@ class Walker:
         starts = np.array([stripe.start for stripe in stripes])
         stripe_work = self.height * self.first.rows * self._planes.size
         step = max(1, _WORK_PER_CALL // stripe_work)  # Ctrl-C is noticed between calls
-        merge = scanner(*self._solve)
+        merge = scanner(*self._solve, many=values.shape[1] >= MANY)
         operands = self.first.flat, self.first.norms, self._planes, self._norms
         for part in range(0, len(starts), step):
             merge(*operands, starts[part : part + step], self.height, values, indices, columns.state)

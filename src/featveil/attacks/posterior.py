@@ -1,0 +1,79 @@
+"""Word posterior (beyond the papers): the likeliest hidden word, given the sets. Nothing guesses the word more often.
+
+Knows:      the codebook; descriptors of its own, for how common each word is, if it has any.
+Breaks:     large epsilons; the same image released again, because epsilons add up over releases.
+Fails:      at small ones, where it names a common word. It never beats `posterior_bound`: no attack does.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from featveil.attacks.knowledge import Guess, Knowledge
+from featveil.attacks.likelihoods import led_share
+from featveil.attacks.words import likeliest, source_of
+from featveil.core import InputError, PrivateFeatures, WordSets
+from featveil.core.arrays import Float64
+from featveil.defenses.subset import subset_coin
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """Name the word of largest probability. Each word counts `smoothing` beside the attacker's own descriptors.
+
+    The estimate of the descriptor is that word. The mean over all words is nearer on average where there is much doubt,
+    but so is the mean of all descriptors, which says nothing; it is hardly ever near.
+    """
+
+    smoothing: float = 5.0
+
+    name: ClassVar[str] = "posterior"
+    summary: ClassVar[str] = "the likeliest word given the set, how common words are, and further releases"
+    breaks: ClassVar[tuple[type, ...]] = (WordSets,)
+    needs: ClassVar[tuple[str, ...]] = ("codebook",)
+    uses: ClassVar[tuple[str, ...]] = ("database", "repeats")
+    alone: ClassVar[bool] = False  # repeats without keypoints are matched by their order
+
+    def __post_init__(self) -> None:
+        check_smoothing(self.smoothing)
+
+    def run(self, seen: PrivateFeatures, knowledge: Knowledge, rng: np.random.Generator) -> Guess:
+        """The likeliest word of each feature."""
+        source = source_of(knowledge, self.smoothing)
+        words = likeliest(seen, knowledge.repeats, source, 1)[0][:, 0]
+        return Guess.all_of(source.codebook.unit(words), words)
+
+
+def posterior_bound(epsilon: float, prior: Float64) -> float:
+    """How often any guess of a word can be right that an epsilon of local privacy covers, if `prior` (K,) is known.
+
+    From any output the odds of a word against the others grow by at most e^epsilon, so they end at most at e^epsilon
+    times those of the most common word. For several releases, or features that tell of each other, give the sum of
+    their epsilons; for metric privacy, epsilon times the largest distance there can be.
+    """
+    common = float(np.max(prior))
+    if common >= 1:
+        return 1.0
+    odds = epsilon + math.log(common) - math.log1p(-common)
+    return 1 / (1 + math.exp(-odds)) if odds > -700 else 0.0
+
+
+def subset_optimum(epsilon: float, subset_size: int, prior: Float64) -> float:
+    """How often the best guess is right, against one set of the subset mechanism: exact, and reached by Posterior.
+
+    In the order of the prior, the first word of the set is the likeliest, unless the first word of all is in spite of
+    being outside the set. `led_share` counts the sets that each word leads.
+    """
+    ordered = np.sort(prior)[::-1]
+    k, others = subset_size, len(prior) - subset_size
+    sent = subset_coin(epsilon, len(prior), k).probability
+    inside, outside = float(sent), float((1 - sent) * k / others)
+    return float(np.maximum(inside * ordered, outside * ordered[0]) @ led_share(len(prior), k))
+
+
+def check_smoothing(smoothing: float) -> None:
+    """Raise InputError unless `smoothing` is a number above 0."""
+    if isinstance(smoothing, bool) or not isinstance(smoothing, int | float) or not 0 < smoothing < math.inf:
+        raise InputError(f"smoothing must be a number above 0, got {smoothing!r:.40}")
