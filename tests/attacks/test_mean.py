@@ -1,12 +1,12 @@
 """The mean descriptor alone opens random lifting, and does not open lifting with confounders."""
 
 import numpy as np
-from victims import lifted, picture
 
 from featveil.attacks import Knowledge, attack
 from featveil.attacks.mean import Mean
 from featveil.core import PrivateFeatures, Subspaces
 from featveil.metrics import align, guess_distances
+from victims import lifted, picture
 
 
 def away(private: PrivateFeatures) -> float:

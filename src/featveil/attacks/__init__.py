@@ -11,12 +11,15 @@ from featveil.attacks.database import DatabaseAttack
 from featveil.attacks.discriminator import Discriminator
 from featveil.attacks.inlier import Inlier
 from featveil.attacks.knowledge import MEANINGS, REPRESENTATIONS, Attack, Guess, Knowledge
+from featveil.attacks.lattice import Lattice
 from featveil.attacks.mean import Mean
 from featveil.attacks.nearest import NearestNeighbour
 from featveil.attacks.oracle import Oracle
 from featveil.attacks.overlap import Overlap
 from featveil.attacks.posterior import Posterior
 from featveil.attacks.read import Read
+from featveil.attacks.relift import Relift
+from featveil.attacks.vertex import Vertex
 from featveil.attacks.word_overlap import WordOverlap
 from featveil.core import Descriptors, InputError, PrivateFeatures
 
@@ -33,12 +36,15 @@ __all__ = [
     "Guess",
     "Inlier",
     "Knowledge",
+    "Lattice",
     "Mean",
     "NearestNeighbour",
     "Oracle",
     "Overlap",
     "Posterior",
     "Read",
+    "Relift",
+    "Vertex",
     "WordOverlap",
     "attack",
     "check_applies",
@@ -56,6 +62,9 @@ ATTACKS: dict[str, Any] = {
         Clustering,
         ClosestPair,
         Inlier,
+        Lattice,
+        Vertex,
+        Relift,
         Overlap,
         Discriminator,
         Posterior,

@@ -10,7 +10,7 @@ from featveil.databases import builtin
 from featveil.metrics import Leakage, align
 from featveil.tasks.leakage import score_attack
 
-SHOWN = ("chance", "mean", "database")
+SHOWN = ("chance", "mean", "database", "vertex", "lattice")
 
 _DATA = Path(__file__).parent / "data"
 _SAMPLE = 100
