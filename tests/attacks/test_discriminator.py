@@ -20,6 +20,7 @@ from victims import lifted, own_database, picture
 
 QUICK = Discriminator(examples=150, starts=25)
 ALONE = Discriminator(examples=150, starts=25, context=False)
+TINY = Discriminator(examples=30, starts=8)
 COUNT, CONFOUNDERS = 120, 4
 
 
@@ -134,14 +135,14 @@ def test_another_lifting_database_says_nothing() -> None:
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_few_features(count: int) -> None:
     private = lifted(keep_geometry=True).take(np.arange(count))
-    guess = attack(private, QUICK, Knowledge(database=own_database()), np.random.default_rng(0))
+    guess = attack(private, TINY, Knowledge(database=own_database()), np.random.default_rng(0))
     assert guess.values.shape == (count, 128)
     assert guess.answered.all()
 
 
 def test_repeated_features() -> None:
     private = lifted(keep_geometry=True).take(np.zeros(4, np.int64))
-    guess = attack(private, QUICK, Knowledge(database=own_database()), np.random.default_rng(0))
+    guess = attack(private, TINY, Knowledge(database=own_database()), np.random.default_rng(0))
     assert guess.values.shape == (4, 128)
 
 
@@ -156,7 +157,7 @@ def test_a_small_database_ranks_by_sparsity(size: int) -> None:
 
 def test_the_same_generator_gives_the_same_guess() -> None:
     private, knowledge = release("sub-hybrid", 2), Knowledge(database=own_database())
-    one, other = (attack(private, QUICK, knowledge, np.random.default_rng(5)).values for _ in range(2))
+    one, other = (attack(private, TINY, knowledge, np.random.default_rng(5)).values for _ in range(2))
     assert (one == other).all()
 
 
@@ -166,7 +167,7 @@ def test_signed_descriptors_of_another_size() -> None:
     private = privatize(
         Features(Points(values[:10]), "face"), Lifting("hybrid", 4, database=Database(values[200:], "face")), rng=rng
     )
-    guess = attack(private, QUICK, Knowledge(database=Database(values[10:200], "face")), rng)
+    guess = attack(private, TINY, Knowledge(database=Database(values[10:200], "face")), rng)
     assert guess.values.shape == (10, 24) and np.isfinite(guess.values).all()
 
 
@@ -178,7 +179,7 @@ def test_a_line_can_be_attacked() -> None:
 
 def test_a_database_of_one_descriptor_many_times() -> None:
     own = Database(unit_rows(np.repeat(own_database().values[:1], 200, axis=0)), "sift", 1)
-    guess = attack(release("sub-hybrid", 2), QUICK, Knowledge(database=own), np.random.default_rng(0))
+    guess = attack(release("sub-hybrid", 2), TINY, Knowledge(database=own), np.random.default_rng(0))
     assert "too small to learn from" in guess.note
 
 
@@ -196,7 +197,7 @@ def test_a_release_that_does_not_say_how_it_was_made_is_refused() -> None:
     private = release("sub-hybrid", 2)
     silent = PrivateFeatures(private.descriptors, "sift", {"name": "other"}, private.guarantee)
     with pytest.raises(InputError, match="does not say how many directions are random"):
-        attack(silent, QUICK, Knowledge(database=own_database()))
+        attack(silent, TINY, Knowledge(database=own_database()))
 
 
 def test_photographs(real_data: Path) -> None:

@@ -62,7 +62,7 @@ def test_a_feature_that_no_repeat_has_is_not_answered() -> None:
     assert isinstance(private.descriptors, Subspaces)
     usual = central(private.descriptors, "sift")
     np.testing.assert_allclose(guess.values[~answered], usual[~answered], atol=1e-6)
-    assert guess.note.startswith(f"{int((~answered).sum())} features have no second release")
+    assert guess.note.startswith(f"features without a second release: {int((~answered).sum())}")
 
 
 def test_a_release_with_fewer_features_than_its_repeat() -> None:
@@ -81,7 +81,7 @@ def test_a_copy_tells_nothing_more() -> None:
     private = lifted()
     guess = attack(private, Relift(), Knowledge(repeats=(private, private)))
     assert not guess.answered.any()
-    assert guess.note == "the releases of 400 share a direction"
+    assert guess.note == "features whose releases share a direction: 400"
 
 
 def test_lifts_that_share_a_confounder_are_not_answered() -> None:

@@ -129,6 +129,6 @@ def _partners(seen: PrivateFeatures, repeat: PrivateFeatures) -> Integers:
 
 
 def _note(shared: int, alone: int) -> str:
-    parts = [f"{alone} features have no second release"] * (alone > 0)
-    parts += [f"the releases of {shared} share a direction"] * (shared > 0)
+    parts = [f"features without a second release: {alone}"] * (alone > 0)
+    parts += [f"features whose releases share a direction: {shared}"] * (shared > 0)
     return "; ".join(parts)
