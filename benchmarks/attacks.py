@@ -10,22 +10,23 @@ error, because machines are noisy. Descriptors are entries of the built-in datab
 
 import argparse
 import json
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 
 from featveil.attacks import Knowledge
-from featveil.attacks.clustering import Clustering, meeting
+from featveil.attacks.clustering import Clustering
 from featveil.attacks.database import DatabaseAttack
+from featveil.attacks.subspaces import meeting_pairs
 from featveil.core import Features, Points, PrivateFeatures, Subspaces
 from featveil.core.arrays import Float32
 from featveil.databases import Database, builtin
 from featveil.defenses import Lifting, privatize
 from featveil.distances import nearest
 from featveil.distances.tiles import one_thread_each, single_threaded
+from featveil.tasks.runtime import Timing, cpu_seconds
 
 LIMITS = {"database attack": 1.5, "subspaces that meet": 1.0}
 _PRODUCT = 2**26  # numbers of the reference product that are held at a time
@@ -33,15 +34,9 @@ _WARM = 40  # features that compile everything
 
 
 @dataclass(frozen=True)
-class Timing:
-    """`seconds` of a method, its `ratio` to the `reference` pass and to the bare matrix product (`of_product`)."""
+class AttackTiming(Timing):
+    """Also the ratio to the bare matrix product."""
 
-    method: str
-    n: int
-    dimension: int
-    seconds: float
-    reference: str
-    ratio: float
     of_product: float
 
 
@@ -53,25 +48,18 @@ def noisy(count: int, rng: np.random.Generator) -> Float32:
     return np.asarray(made / np.linalg.norm(made, axis=1, keepdims=True))
 
 
-def seconds(call: Callable[[], object]) -> float:
-    """CPU time of one call."""
-    start = time.process_time()
-    call()
-    return time.process_time() - start
-
-
 def product(rows: int, columns: int) -> float:
     """Seconds of the product of (rows, 128) and (128, columns) matrices."""
     left, right = np.ones((rows, 128), np.float32), np.ones((columns, 128), np.float32)
     strip = max(1, _PRODUCT // columns)
     out = np.empty((strip, columns), np.float32)
     return sum(
-        seconds(lambda part=left[start : start + strip]: np.dot(part, right.T, out=out[: len(part)]))  # type: ignore[misc]
+        cpu_seconds(lambda part=left[start : start + strip]: np.dot(part, right.T, out=out[: len(part)]))  # type: ignore[misc]
         for start in range(0, rows, strip)
     )
 
 
-def database_attack(private: PrivateFeatures, database: Database) -> Iterator[Timing]:
+def database_attack(private: PrivateFeatures, database: Database) -> Iterator[AttackTiming]:
     """The whole attack on all features, against one pass over the database."""
     subspaces, method, known = flats(private), DatabaseAttack(), Knowledge(lifting_database=database)
     n, m = len(subspaces), subspaces.dimension
@@ -84,28 +72,28 @@ def database_attack(private: PrivateFeatures, database: Database) -> Iterator[Ti
     few = np.arange(_WARM)
     run(private.take(few)), nearest(subspaces.take(few), database.as_points, wanted)
     bare = product(n * (m + 1), len(database))
-    reference = seconds(lambda: nearest(subspaces, database.as_points, wanted))
-    own = seconds(lambda: run(private))
-    yield Timing("database attack", n, m, own, f"nearest {wanted} entries", own / reference, own / bare)
+    reference = cpu_seconds(lambda: nearest(subspaces, database.as_points, wanted))
+    own = cpu_seconds(lambda: run(private))
+    yield AttackTiming("database attack", n, m, own, f"nearest {wanted} entries", own / reference, own / bare)
 
 
-def clustering_attack(private: PrivateFeatures, database: Database) -> Iterator[Timing]:
+def clustering_attack(private: PrivateFeatures, database: Database) -> Iterator[AttackTiming]:
     """The search for subspaces that meet against one pass over all pairs; then the whole attack."""
     subspaces, method, known = flats(private), Clustering(), Knowledge(database=database)
     n, m = len(subspaces), subspaces.dimension
 
     def search(flat: Subspaces) -> object:
-        return sum(len(rows) for rows, _ in meeting(flat, flat))
+        return sum(len(rows) for rows, _ in meeting_pairs(flat, flat))
 
     few = np.arange(_WARM)
     search(subspaces.take(few)), nearest(subspaces.take(few), subspaces, 2)
     method.run(private.take(few), known, np.random.default_rng(0))
     bare = product(n * (m + 1), n * (m + 1))
-    reference = seconds(lambda: nearest(subspaces, subspaces, 2))
-    own = seconds(lambda: search(subspaces))
-    yield Timing("subspaces that meet", n, m, own, "nearest 2 subspaces", own / reference, own / bare)
-    whole = seconds(lambda: method.run(private, known, np.random.default_rng(0)))
-    yield Timing("clustering attack", n, m, whole, "subspaces that meet", whole / own, whole / bare)
+    reference = cpu_seconds(lambda: nearest(subspaces, subspaces, 2))
+    own = cpu_seconds(lambda: search(subspaces))
+    yield AttackTiming("subspaces that meet", n, m, own, "nearest 2 subspaces", own / reference, own / bare)
+    whole = cpu_seconds(lambda: method.run(private, known, np.random.default_rng(0)))
+    yield AttackTiming("clustering attack", n, m, whole, "subspaces that meet", whole / own, whole / bare)
 
 
 def flats(private: PrivateFeatures) -> Subspaces:

@@ -8,7 +8,8 @@ import pytest
 
 from featveil.attacks import Guess, Knowledge, attack
 from featveil.attacks.chance import Chance
-from featveil.attacks.clustering import Clustering, _cluster, meeting
+from featveil.attacks.clustering import Clustering, _cluster
+from featveil.attacks.subspaces import meeting_pairs
 from featveil.core import Features, InputError, Points, PrivateFeatures, Subspaces
 from featveil.core.arrays import Float64
 from featveil.databases import Database, builtin
@@ -148,12 +149,12 @@ def test_finds_the_pairs_that_share_an_entry() -> None:
     shared = np.tile(share, (11, 11))[:640, :640]
     np.fill_diagonal(shared, False)
     found = np.zeros_like(shared)
-    for i, j in meeting(many, many):
+    for i, j in meeting_pairs(many, many):
         assert not found[i, j].any()
         found[i, j] = True
     np.testing.assert_array_equal(found, shared)
     elsewhere = np.zeros((640, 60), bool)
-    for i, j in meeting(many, flats):
+    for i, j in meeting_pairs(many, flats):
         elsewhere[i, j] = True
     np.testing.assert_array_equal(elsewhere, np.tile(share, (11, 1))[:640])
 

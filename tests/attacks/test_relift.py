@@ -146,6 +146,8 @@ def test_repeats_must_be_of_the_same_features() -> None:
     other = privatize(replace(raw, image_size=private.image_size), Lifting(), rng=np.random.default_rng(0))
     with pytest.raises(InputError, match="keypoints elsewhere"):
         attack(private, Relift(), Knowledge(repeats=(lifted(seed=1), other)))
+    with pytest.raises(InputError, match="keypoints elsewhere"):
+        attack(private, Relift(), Knowledge(repeats=(private.take(np.arange(0)),)))
     with pytest.raises(InputError, match="another size"):
         attack(private, Relift(), Knowledge(repeats=(replace(other, image_size=(7, 5)),)))
     with pytest.raises(InputError, match="only one of the releases has keypoints"):

@@ -14,6 +14,7 @@ from featveil.cli import demo as command
 def fewer_features(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "_FEATURES", 300)
     monkeypatch.setattr(command, "_DIMENSIONS", (4,))
+    monkeypatch.setattr("featveil.tasks.demo._SAMPLE", 20)
 
 
 def test_page_and_release(run: Any, tmp_path: Path) -> None:

@@ -12,9 +12,9 @@ import pytest
 from featveil.core import InputError, MissingExtraError
 from featveil.core.records import Parameter, Record
 from featveil.metrics import BINS
+from featveil.metrics.leakage import METRIC, UNIT
 from featveil.reports.leakage import HEADINGS, leakage_cells, leakage_markdown, leakage_rows
 from featveil.reports.leakage_histograms import draw_leakage
-from featveil.tasks.leakage import METRIC, UNIT
 
 
 def record(attack: str, scheme: str = "sub-hybrid-4", file: str = "a.veil", **changed: Any) -> Record:

@@ -12,7 +12,6 @@ from featveil.cli.bench import app
 from featveil.core import InputError
 from featveil.core.records import read_records
 from featveil.databases import Database, builtin, save_database
-from featveil.tasks import assumptions
 from scenes import draw_equal_views, draw_turned_views
 
 FEW = ("--images", 2, "--max-features", 40, "--dimensions", "2,4")
@@ -79,53 +78,3 @@ def test_the_builtin_database_is_the_default(victims: Path, tmp_path: Path) -> N
     result = invoke(victims, "--out", tmp_path / "o", "--images", 1, "--max-features", 10, "--dimensions", 2)
     assert result.exit_code == 0, result.output
     assert f"a database of {len(builtin('sift')):,} entries" in (tmp_path / "o" / "table.md").read_text()
-
-
-def test_ctrl_c_keeps_what_was_measured(
-    victims: Path, book: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    arguments = (victims, "--out", tmp_path / "o", "--database", book, *FEW)
-    real, left = assumptions._record, [7]
-
-    def stop_at_eighth(*given: object) -> object:
-        left[0] -= 1
-        if left[0] < 0:
-            raise KeyboardInterrupt
-        return real(*given)  # type: ignore[arg-type]
-
-    with monkeypatch.context() as patch:
-        patch.setattr(assumptions, "_record", stop_at_eighth)
-        result = invoke(*arguments)
-    assert result.exit_code == 130
-    assert "goes on from" in result.stderr
-    assert len(read_records(tmp_path / "o" / "records.jsonl")) == 7
-    assert invoke(*arguments).exit_code == 0
-    assert len(read_records(tmp_path / "o" / "records.jsonl")) == 16
-
-
-@pytest.mark.parametrize(
-    ("option", "value", "message"),
-    [
-        ("--dimensions", "2,x", "--dimensions must be whole numbers"),
-        ("--dimensions", "0", "dimension"),
-        ("--strategy", "random", "draws no entry"),
-        ("--strategy", "hybrid+", "attribute labels"),
-        ("--database", "nowhere", "nowhere"),
-        ("--images", "0", "at least one photograph"),
-        ("--kind", "orb", "orb"),
-        ("--seed", "-1", "seed"),
-    ],
-)
-def test_mistakes_are_named_before_anything_is_written(
-    victims: Path, tmp_path: Path, option: str, value: str, message: str
-) -> None:
-    result = invoke(victims, "--out", tmp_path / "o", option, value)
-    assert isinstance(result.exception, InputError)
-    assert message in str(result.exception)
-    assert not (tmp_path / "o").exists()
-
-
-def test_help_has_an_example_and_says_that_it_can_be_stopped() -> None:
-    text = " ".join(invoke("--help").stdout.split())
-    assert "featveil bench assumptions" in text
-    assert "goes on where it stopped" in text

@@ -12,7 +12,6 @@ from typer.testing import CliRunner, Result
 from featveil.cli.bench import app
 from featveil.core import InputError, Points
 from featveil.core.records import read_records
-from featveil.tasks import matching
 from scenes import draw_equal_views
 
 
@@ -60,45 +59,6 @@ def test_without_matplotlib_the_table_is_still_made(
     assert sorted(path.name for path in (tmp_path / "o").iterdir()) == ["records.jsonl", "table.md"]
 
 
-def test_ctrl_c_keeps_what_was_measured(dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    arguments = ("matching", dataset, "--out", tmp_path / "o", "--strategies", "random", "--dimensions", 2)
-    real, left = matching._record, [3]
-
-    def stop_at_fourth(*given: object) -> object:
-        left[0] -= 1
-        if left[0] < 0:
-            raise KeyboardInterrupt
-        return real(*given)  # type: ignore[arg-type]
-
-    with monkeypatch.context() as patch:
-        patch.setattr(matching, "_record", stop_at_fourth)
-        result = invoke(*arguments)
-    assert result.exit_code == 130
-    assert "goes on from" in result.stderr
-    assert len(read_records(tmp_path / "o" / "records.jsonl")) == 3
-    assert invoke(*arguments).exit_code == 0
-    assert len(read_records(tmp_path / "o" / "records.jsonl")) == 15
-
-
-@pytest.mark.parametrize(
-    ("option", "value", "message"),
-    [
-        ("--dimensions", "2,x", "whole numbers"),
-        ("--dimensions", ",", "names nothing"),
-        ("--strategies", "best", "unknown lifting strategy"),
-        ("--seed", "-1", "seed"),
-        ("--kind", "orb", "orb"),
-    ],
-)
-def test_mistakes_are_named_before_anything_is_written(
-    dataset: Path, tmp_path: Path, option: str, value: str, message: str
-) -> None:
-    result = invoke("matching", dataset, "--out", tmp_path / "o", option, value)
-    assert isinstance(result.exception, InputError)
-    assert message in str(result.exception)
-    assert not (tmp_path / "o").exists()
-
-
 def test_runtime_reports_every_method(dataset: Path) -> None:
     result = invoke("runtime", "--features", 20, "--dimensions", 2, "--repeat", 1, "--json")
     assert result.exit_code == 0, result.output
@@ -124,8 +84,7 @@ def test_runtime_of_two_images(dataset: Path, monkeypatch: pytest.MonkeyPatch) -
     assert isinstance(invoke("runtime", "--features", 9999, "--images", *images).exception, InputError)
 
 
-@pytest.mark.parametrize("command", ["matching", "runtime"])
-def test_help_has_an_example(command: str) -> None:
-    result = invoke(command, "--help")
+def test_runtime_help_has_an_example() -> None:
+    result = invoke("runtime", "--help")
     assert result.exit_code == 0
-    assert f"featveil bench {command}" in " ".join(result.stdout.split())
+    assert "featveil bench runtime" in " ".join(result.stdout.split())

@@ -12,7 +12,6 @@ from featveil.cli.bench import app
 from featveil.core import InputError
 from featveil.core.records import read_records
 from featveil.databases import Database, builtin, save_database
-from featveil.tasks import oracle
 from scenes import draw_equal_views, draw_turned_views
 
 FEW = ("--images", 2, "--max-features", 40, "--database-size", 300)
@@ -66,52 +65,3 @@ def test_a_database_file_and_no_matplotlib(victims: Path, tmp_path: Path, monkey
     assert "featveil[plots]" in result.stderr
     assert "150 descriptors" in (tmp_path / "o" / "table.md").read_text()
     assert sorted(path.name for path in (tmp_path / "o").iterdir()) == ["records.jsonl", "table.md"]
-
-
-def test_ctrl_c_keeps_what_was_measured(
-    victims: Path, own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    arguments = (victims, "--database", own, "--out", tmp_path / "o", *FEW)
-    real, left = oracle._record, [4]
-
-    def stop_at_fifth(*given: object) -> object:
-        left[0] -= 1
-        if left[0] < 0:
-            raise KeyboardInterrupt
-        return real(*given)  # type: ignore[arg-type]
-
-    with monkeypatch.context() as patch:
-        patch.setattr(oracle, "_record", stop_at_fifth)
-        result = invoke(*arguments)
-    assert result.exit_code == 130
-    assert "goes on from" in result.stderr
-    assert len(read_records(tmp_path / "o" / "records.jsonl")) == 4
-    assert invoke(*arguments).exit_code == 0
-    assert len(read_records(tmp_path / "o" / "records.jsonl")) == 6
-
-
-@pytest.mark.parametrize(
-    ("option", "value", "message"),
-    [
-        ("--kinds", ",", "names nothing"),
-        ("--kinds", "orb", "orb"),
-        ("--strategy", "hybrid+", "attribute labels"),
-        ("--dimension", "0", "dimension"),
-        ("--images", "0", "at least one photograph"),
-        ("--database-size", "0", "at least one descriptor"),
-        ("--seed", "-1", "seed"),
-    ],
-)
-def test_mistakes_are_named_before_anything_is_written(
-    victims: Path, own: Path, tmp_path: Path, option: str, value: str, message: str
-) -> None:
-    result = invoke(victims, "--database", own, "--out", tmp_path / "o", option, value)
-    assert isinstance(result.exception, InputError)
-    assert message in str(result.exception)
-    assert not (tmp_path / "o").exists()
-
-
-def test_help_has_an_example_and_says_that_it_can_be_stopped() -> None:
-    text = " ".join(invoke("--help").stdout.split())
-    assert "featveil bench oracle" in text
-    assert "goes on where it stopped" in text

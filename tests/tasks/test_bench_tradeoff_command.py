@@ -13,7 +13,6 @@ from featveil.cli.bench import app
 from featveil.core import InputError
 from featveil.core.records import read_records
 from featveil.databases import Database, builtin, save_database
-from featveil.tasks import tradeoff
 from scenes import draw_equal_views
 
 FEW = ("--epsilons", "6,4", "--subset-sizes", "1,2", "--max-features", 80, "--iterations", 500)
@@ -74,56 +73,3 @@ def test_without_matplotlib_and_with_the_builtin_codebook(
     assert "featveil[plots]" in result.stderr
     assert "Codebook of 400 words" in (tmp_path / "o" / "table.md").read_text()
     assert sorted(path.name for path in (tmp_path / "o").iterdir()) == ["records.jsonl", "table.md"]
-
-
-def test_ctrl_c_keeps_what_was_measured(
-    dataset: Path, book: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    arguments = (dataset, "--out", tmp_path / "o", "--codebook", book, *FEW)
-    real, left = tradeoff._record, [7]
-
-    def stop_at_eighth(*given: object) -> object:
-        left[0] -= 1
-        if left[0] < 0:
-            raise KeyboardInterrupt
-        return real(*given)  # type: ignore[arg-type]
-
-    with monkeypatch.context() as patch:
-        patch.setattr(tradeoff, "_record", stop_at_eighth)
-        result = invoke(*arguments)
-    assert result.exit_code == 130
-    assert "goes on from" in result.stderr
-    assert len(read_records(tmp_path / "o" / "records.jsonl")) == 7
-    assert invoke(*arguments).exit_code == 0
-    assert len(read_records(tmp_path / "o" / "records.jsonl")) == 5 + 11 * 10
-
-
-@pytest.mark.parametrize(
-    ("option", "value", "message"),
-    [
-        ("--epsilons", "10,x", "--epsilons must be numbers"),
-        ("--epsilons", "inf", "always there"),
-        ("--epsilons", "60", "use other epsilons"),
-        ("--subset-sizes", "2.5", "--subset-sizes must be whole numbers"),
-        ("--subset-sizes", ",", "names nothing"),
-        ("--subset-sizes", "300", "subset_size"),
-        ("--codebook", "nowhere.safetensors", "no database file"),
-        ("--iterations", "0", "iterations"),
-        ("--kind", "rootsift", "rootsift"),
-    ],
-)
-def test_mistakes_are_named_before_anything_is_written(
-    dataset: Path, book: Path, tmp_path: Path, option: str, value: str, message: str
-) -> None:
-    result = invoke(dataset, "--out", tmp_path / "o", "--codebook", book, "--max-features", 50, option, value)
-    assert isinstance(result.exception, InputError)
-    assert message in str(result.exception)
-    assert not (tmp_path / "o").exists()
-
-
-def test_help_has_an_example_and_says_that_it_can_be_stopped() -> None:
-    result = invoke("--help")
-    assert result.exit_code == 0
-    text = " ".join(result.stdout.split())
-    assert "featveil bench tradeoff" in text
-    assert "goes on where it stopped" in text

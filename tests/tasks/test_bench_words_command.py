@@ -12,7 +12,6 @@ from featveil.cli.bench import app
 from featveil.core import InputError
 from featveil.core.records import read_records
 from featveil.databases import Database, builtin, save_database
-from featveil.tasks import words
 from scenes import draw_equal_views
 
 FEW = ("--epsilons", "12,8", "--subset-sizes", "1,2", "--nearest-sizes", "2", "--max-features", 80, "--iterations", 500)
@@ -75,51 +74,6 @@ def test_without_matplotlib_and_with_the_builtin_codebook(
     assert sorted(path.name for path in (tmp_path / "o").iterdir()) == ["records.jsonl", "table.md"]
 
 
-def test_ctrl_c_keeps_what_was_measured(
-    dataset: Path, books: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    arguments = (dataset, "--out", tmp_path / "o", "--codebooks", books[0], *FEW)
-    real, left = words._record, [7]
-
-    def stop_at_eighth(*given: object) -> object:
-        left[0] -= 1
-        if left[0] < 0:
-            raise KeyboardInterrupt
-        return real(*given)  # type: ignore[arg-type]
-
-    with monkeypatch.context() as patch:
-        patch.setattr(words, "_record", stop_at_eighth)
-        result = invoke(*arguments)
-    assert result.exit_code == 130
-    assert "goes on from" in result.stderr
-    assert len(read_records(tmp_path / "o" / "records.jsonl")) == 7
-    assert invoke(*arguments).exit_code == 0
-    assert len(read_records(tmp_path / "o" / "records.jsonl")) == 5 * 10
-
-
-@pytest.mark.parametrize(
-    ("option", "value", "message"),
-    [
-        ("--epsilons", "10,x", "--epsilons must be numbers"),
-        ("--epsilons", "inf", "always there"),
-        ("--epsilons", "-1", "above 0"),
-        ("--subset-sizes", "2.5", "--subset-sizes must be whole numbers"),
-        ("--subset-sizes", "0", "subset_size"),
-        ("--nearest-sizes", ",", "names nothing"),
-        ("--codebooks", "nowhere.safetensors", "no database file"),
-        ("--iterations", "0", "iterations"),
-        ("--kind", "orb", "orb"),
-    ],
-)
-def test_mistakes_are_named_before_anything_is_written(
-    dataset: Path, tmp_path: Path, option: str, value: str, message: str
-) -> None:
-    result = invoke(dataset, "--out", tmp_path / "o", option, value)
-    assert isinstance(result.exception, InputError)
-    assert message in str(result.exception)
-    assert not (tmp_path / "o").exists()
-
-
 def test_codebooks_need_different_names(dataset: Path, books: tuple[Path, Path], tmp_path: Path) -> None:
     (tmp_path / "sub").mkdir()
     copy = books[0].rename(tmp_path / "sub" / "two.safetensors")
@@ -127,11 +81,3 @@ def test_codebooks_need_different_names(dataset: Path, books: tuple[Path, Path],
     result = invoke(dataset, "--out", tmp_path / "o", "--codebooks", f"{copy},{books[1]}")
     assert isinstance(result.exception, InputError)
     assert "two codebooks are called two (300)" in str(result.exception)
-
-
-def test_help_has_an_example_and_says_that_it_can_be_stopped() -> None:
-    result = invoke("--help")
-    assert result.exit_code == 0
-    text = " ".join(result.stdout.split())
-    assert "featveil bench words" in text
-    assert "goes on where it stopped" in text

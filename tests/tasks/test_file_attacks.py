@@ -20,7 +20,6 @@ from featveil.tasks.file_attacks import (
     Target,
     attack_parameters,
     fingerprint,
-    generator,
     known_facts,
     measure,
     run_resumable,
@@ -198,13 +197,6 @@ def test_a_sample_of_repeats_without_keypoints() -> None:
     victim = Target("a.veil", plain, Knowledge(repeats=(plain, lifted(count=40))))
     taken = victim.taken(np.array([3, 8]))
     assert [len(repeat) for repeat in taken.knowledge.repeats] == [2, 40] and len(taken.private) == 2
-
-
-def test_the_draws_of_each_attack_are_its_own() -> None:
-    first = generator(0, "a", "b").random(3)
-    assert (generator(0, "a", "b").random(3) == first).all()
-    for other in (generator(1, "a", "b"), generator(0, "a/b"), generator(0, "ab", ""), generator(0, "a", "c")):
-        assert (other.random(3) != first).all()
 
 
 def test_scheme_names() -> None:

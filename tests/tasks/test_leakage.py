@@ -11,7 +11,8 @@ from featveil.core import InputError, Points, PrivateFeatures, Subspaces, WordSe
 from featveil.databases import builtin, nearest_words
 from featveil.defenses import Lifting, Subset, privatize
 from featveil.metrics import align
-from featveil.tasks.leakage import METRIC, UNIT, check_codebook, leakage_values, run_attack, score_attack
+from featveil.metrics.leakage import METRIC, UNIT
+from featveil.tasks.leakage import check_codebook, run_attack, score_attack
 from victims import lifted, own_database, picture
 
 
@@ -86,7 +87,7 @@ def test_outcome_fits_itself() -> None:
     outcome = run_attack(lifted(), picture(), ATTACKS["nearest"](), Knowledge(database=own_database()), generator())
     assert len(outcome.guess) == len(outcome.distances) == outcome.leakage.count == len(lifted())
     assert outcome.leakage.mean == pytest.approx(outcome.distances.mean()) and outcome.seconds > 0
-    values = leakage_values(outcome.leakage)
+    values = outcome.leakage.measured()
     assert len(values) == len(METRIC.split(", ")) == len(UNIT.split(", "))
     named = dict(zip(METRIC.split(", "), values, strict=True))
     assert named["below 0.5"] == outcome.leakage.below_near and named["rank"] == outcome.leakage.rank

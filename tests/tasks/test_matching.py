@@ -11,7 +11,7 @@ from featveil.core import InputError
 from featveil.core.records import Record, append_records, read_records
 from featveil.datasets import HPatches, load_hpatches
 from featveil.tasks import matching
-from featveil.tasks.matching import Scheme, Settings, generator, make_schemes, run, run_resumable
+from featveil.tasks.matching import Scheme, Settings, make_schemes, run, run_resumable
 from scenes import draw_turned_views
 
 SETTINGS = Settings(max_features=300)
@@ -135,13 +135,6 @@ def test_an_image_without_features_counts_as_zero(tmp_path: Path) -> None:
     blank = [record for record in records if record.parameters["image"] == 2]
     assert [record.count for record in blank] == [0, 0, 0]
     assert all(record.value == (0.0,) * 10 for record in blank)
-
-
-def test_each_image_and_scheme_has_its_own_draws() -> None:
-    keys = [(0, "a", 1, "x"), (1, "a", 1, "x"), (0, "b", 1, "x"), (0, "a", 2, "x"), (0, "a", 1, "y")]
-    draws = [generator(*key).integers(0, 2**62) for key in keys]
-    assert len(set(draws)) == len(keys)
-    assert generator(*keys[0]).integers(0, 2**62) == draws[0]
 
 
 def test_schemes_that_cannot_be() -> None:

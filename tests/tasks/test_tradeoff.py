@@ -18,7 +18,7 @@ from featveil.extractors import extract
 from featveil.metrics import FARTHEST
 from featveil.tasks import tradeoff, words
 from featveil.tasks.calibration import metric_success, subset_success
-from featveil.tasks.matching import generator
+from featveil.tasks.generators import image_generator
 from featveil.tasks.tradeoff import METRIC, Scheme, make_schemes, run, run_resumable, sample_descriptors
 from featveil.tasks.words import Settings
 from scenes import draw_turned_views
@@ -108,7 +108,7 @@ def test_leakage_is_what_an_attacker_measures(
     scheme = next(scheme for scheme in schemes if scheme.name == name)
     points = extract(dataset.scenes[0].images[4], "sift", 200).descriptors
     assert scheme.defense is not None and scheme.codebook is not None
-    sets = scheme.defense.privatize(points, generator(0, "v_one", 4, f"{name}/{scheme.digest}")).words
+    sets = scheme.defense.privatize(points, image_generator(0, "v_one", 4, f"{name}/{scheme.digest}")).words
     unit = points.values / np.linalg.norm(points.values, axis=1, keepdims=True)
     away = np.linalg.norm(unit[:, None] - scheme.codebook.points()[None], axis=2)
     own = np.take_along_axis(away, sets, axis=1)

@@ -13,16 +13,16 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from featveil.attacks.database import INSIDE, check_count, closeness, confounders_of, weighted_means
-from featveil.attacks.knowledge import Guess, Knowledge
-from featveil.attacks.subspaces import database_of, project, subspaces_of
+from featveil.attacks.database import closeness, confounders_of, weighted_means
+from featveil.attacks.knowledge import Guess, Knowledge, check_count
+from featveil.attacks.subspaces import INSIDE, database_of, meeting_pairs, project, subspaces_of
 from featveil.core import InputError, PrivateFeatures, Subspaces
 from featveil.core.arrays import Float32, Float64, Integers
 from featveil.databases import Database
-from featveil.distances import matrix, nearest
+from featveil.distances import nearest
 
 AUXILIARY = ("same-image", "other-images", "both")
-_ROWS = 512  # of features that are clustered, or compared with all others, at a time
+_ROWS = 512  # of features that are clustered at a time
 _NUMBERS = 2**22  # that the scores of some pairs of subspaces may take at a time
 _ROUNDS = 10
 
@@ -57,8 +57,7 @@ class Clustering:
         centres, made = self._centres(subspaces, database_of(knowledge), confounders + 1, rng)
         scores = np.full(made.shape, np.inf)
         for other in others if confounders else ():
-            met = meeting(subspaces, other)
-            scores = np.minimum(scores, _score(centres, made, met, other))
+            scores = np.minimum(scores, _score(centres, made, meeting_pairs(subspaces, other), other))
         # Where nothing was met all scores are infinite and the smallest cluster is taken: confounders are centroids, so
         # they lie among more entries than the hidden descriptor does.
         best = np.where(made, scores, -np.inf).argmax(axis=1)
@@ -139,18 +138,3 @@ def _score(
             telling = (made[i] & (away > INSIDE)).any(axis=1)
             np.minimum.at(scores, i[telling], away[telling])
     return scores
-
-
-def meeting(subspaces: Subspaces, other: Subspaces) -> Iterator[tuple[Integers, Integers]]:
-    """Pairs of subspaces at distance zero, some at a time; of one image no two are compared twice."""
-    same = other is subspaces
-    for start in range(0, len(subspaces), _ROWS):
-        rows = np.arange(start, min(start + _ROWS, len(subspaces)))
-        first = start if same else 0
-        # `matrix` is the fast kernel, and recomputes in float64 whatever that finds to be almost zero.
-        i, j = np.nonzero(matrix(subspaces.take(rows), other.take(np.arange(first, len(other)))) <= INSIDE)
-        i, j = i + start, j + first
-        if same:
-            once = i < j
-            i, j = np.concatenate([i[once], j[once]]), np.concatenate([j[once], i[once]])
-        yield i, j

@@ -13,16 +13,13 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from featveil.attacks.knowledge import Guess, Knowledge
-from featveil.attacks.subspaces import project, subspaces_of
+from featveil.attacks.knowledge import Guess, Knowledge, check_count
+from featveil.attacks.subspaces import INSIDE, project, subspaces_of
 from featveil.core import InputError, PrivateFeatures, Subspaces
 from featveil.core.arrays import Float32, Float64, Integers
 from featveil.databases import Database
 from featveil.distances import nearest
 
-# What counts as distance zero. Measured on photographs, with the built-in database and m = 2 to 16: what meets comes
-# out at 5e-7 at most (1.3e-3 when stored in half precision), what does not at 0.03 at least.
-INSIDE = 5e-3
 _ROUNDING = 1e-6  # the error of a float32 subspace: nothing is known to be nearer
 _ROWS = 128  # of features whose neighbours are held at a time
 
@@ -79,12 +76,6 @@ class DatabaseAttack:
         # Entries have norm 1, so the nearest has the largest cosine. Without confounders `near` keeps its order.
         cosines = (near @ confounders.transpose(0, 2, 1)).max(axis=2, initial=-1.0)
         return np.argsort(cosines, axis=1, kind="stable")[:, : self.kept]
-
-
-def check_count(name: str, value: int) -> None:
-    """Raise InputError unless `value` is a whole number of at least 1."""
-    if type(value) is not int or value < 1:
-        raise InputError(f"{name} must be a whole number of at least 1, got {value!r}")
 
 
 def confounders_of(seen: PrivateFeatures) -> int:

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from featveil.attacks.candidates import Candidates, Prior, energy, find_candidates
 from featveil.attacks.context import in_context
-from featveil.attacks.database import INSIDE, check_count, confounders_of
-from featveil.attacks.knowledge import Guess, Knowledge
+from featveil.attacks.database import confounders_of
+from featveil.attacks.knowledge import Guess, Knowledge, check_count
 from featveil.attacks.ranking import Ranker, Statistics
-from featveil.attacks.subspaces import database_of, subspaces_of
+from featveil.attacks.subspaces import INSIDE, database_of, subspaces_of
 from featveil.core import InputError, Points, PrivateFeatures, Subspaces
 from featveil.core.arrays import Float32, Float64
 from featveil.databases import Database

@@ -113,3 +113,9 @@ class Attack(Protocol):
     def run(self, seen: PrivateFeatures, knowledge: Knowledge, rng: np.random.Generator) -> Guess:
         """One guess for each private feature."""
         ...
+
+
+def check_count(name: str, value: int) -> None:
+    """Raise InputError unless `value`, the parameter `name` of an attack, is a whole number of at least 1."""
+    if type(value) is not int or value < 1:
+        raise InputError(f"{name} must be a whole number of at least 1, got {value!r}")

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from featveil.attacks.knowledge import Guess, Knowledge
+from featveil.attacks.knowledge import Guess, Knowledge, check_count
 from featveil.attacks.subspaces import database_of, project, subspaces_of
 from featveil.core import InputError, Points, PrivateFeatures, Subspaces
 from featveil.core.arrays import Float32, Float64, Integers
@@ -41,8 +41,7 @@ class Oracle:
     alone: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if type(self.neighbours) is not int or self.neighbours < 1:
-            raise InputError(f"neighbours must be a whole number of at least 1, got {self.neighbours!r}")
+        check_count("neighbours", self.neighbours)
 
     def run(self, seen: PrivateFeatures, knowledge: Knowledge, rng: np.random.Generator) -> Guess:
         """The chosen entry for each feature, or its projection."""

@@ -23,7 +23,7 @@ from featveil.distances.orthonormal import orthonormalise
 
 _MEET = 0.01  # subspaces of one descriptor at one place are nearer, at half precision too; others never come so near
 _DETERMINED = 1e-6  # smallest eigenvalue: about half the square of the smallest angle between subspaces
-_UNRELATED = 0.5  # of the places that two releases should share before they are called those of two images
+_UNRELATED = 0.5  # share of features at common places, below which two releases are those of two images
 _ROWS = 512  # of features whose bases are held at a time
 
 
@@ -113,7 +113,7 @@ def _partners(seen: PrivateFeatures, repeat: PrivateFeatures) -> Integers:
         for index, place in enumerate(xy):
             places.setdefault(place.tobytes(), ([], []))[side].append(index)
     shared = [(rows, columns) for rows, columns in places.values() if rows and columns]
-    if sum(len(rows) for rows, _ in shared) < _UNRELATED * min(len(seen), len(repeat)):
+    if not shared or sum(len(rows) for rows, _ in shared) < _UNRELATED * min(len(seen), len(repeat)):
         raise InputError("a repeat has its keypoints elsewhere: give further releases of the same features")
     pairs = np.array([pair for rows, columns in shared for pair in product(rows, columns)])
     away = pair_distances(subspaces_of(seen), subspaces_of(repeat), pairs[:, 0], pairs[:, 1])

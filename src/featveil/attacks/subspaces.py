@@ -1,5 +1,6 @@
-"""What attacks on subspaces share: what they were given, projections, and points where there is no better guess."""
+"""What attacks on subspaces share: what they were given, projections, where two meet, and a guess without any idea."""
 
+from collections.abc import Iterator
 from contextlib import suppress
 
 import numpy as np
@@ -8,6 +9,12 @@ from featveil.attacks.knowledge import Knowledge
 from featveil.core import InputError, PrivateFeatures, Subspaces
 from featveil.core.arrays import Float64, Floats, Integers
 from featveil.databases import Database, builtin
+from featveil.distances import matrix
+
+# What counts as distance zero. Measured on photographs, with the built-in database and m = 2 to 16: what meets comes
+# out at 5e-7 at most (1.3e-3 when stored in half precision), what does not at 0.03 at least.
+INSIDE = 5e-3
+_ROWS = 512  # of subspaces that are compared with all others at a time
 
 
 def subspaces_of(seen: PrivateFeatures) -> Subspaces:
@@ -45,3 +52,21 @@ def central(subspaces: Subspaces, kind: str) -> Float64:
         if usual.size == subspaces.size:
             mean = usual.as_points.values.mean(axis=0, dtype=np.float64)
     return project(np.tile(mean, (len(subspaces), 1)), subspaces)
+
+
+def meeting_pairs(subspaces: Subspaces, others: Subspaces) -> Iterator[tuple[Integers, Integers]]:
+    """Which of `subspaces` (rows) meet which of `others` (columns), some at a time, in no special order.
+
+    With itself (the same object) each pair is found in both orders but computed once, and none meets itself.
+    """
+    same = others is subspaces
+    for start in range(0, len(subspaces), _ROWS):
+        rows = np.arange(start, min(start + _ROWS, len(subspaces)))
+        first = start if same else 0
+        # `matrix` is the fast kernel, and recomputes in float64 whatever that finds to be almost zero.
+        i, j = np.nonzero(matrix(subspaces.take(rows), others.take(np.arange(first, len(others)))) <= INSIDE)
+        i, j = i + start, j + first
+        if same:
+            once = i < j
+            i, j = np.concatenate([i[once], j[once]]), np.concatenate([j[once], i[once]])
+        yield i, j

@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linprog
 
-from featveil.attacks.knowledge import Guess, Knowledge
+from featveil.attacks.knowledge import Guess, Knowledge, check_count
 from featveil.attacks.precision import check_precision, search
 from featveil.attacks.subspaces import central, subspaces_of
-from featveil.core import InputError, PrivateFeatures, Subspaces
+from featveil.core import PrivateFeatures, Subspaces
 from featveil.core.arrays import Float64, Integers
 
 _STEPS = 40  # of a walk; most end sooner
@@ -51,8 +51,7 @@ class Vertex:
 
     def __post_init__(self) -> None:
         for name in ("walkers", "rounds"):
-            if type(getattr(self, name)) is not int or getattr(self, name) < 1:
-                raise InputError(f"{name} must be a whole number of at least 1, got {getattr(self, name)!r}")
+            check_count(name, getattr(self, name))
         check_precision(self.precision)
 
     def run(self, seen: PrivateFeatures, knowledge: Knowledge, rng: np.random.Generator) -> Guess:

@@ -67,7 +67,11 @@ class WordOverlap:
                 raise InputError(f"{name} must be a whole number from 1 to {most}, got {value!r:.40}")
 
     def run(self, seen: PrivateFeatures, knowledge: Knowledge, rng: np.random.Generator) -> Guess:
-        """The likeliest word, and an estimate of the descriptor from the feature's own words and its neighbours'."""
+        """The likeliest word, and an estimate of the descriptor from the feature's own words and its neighbours'.
+
+        Not answered where a feature overlaps no other: there it is what Posterior says. Raises InputError for kinds
+        that are no histograms of gradients.
+        """
         source = source_of(knowledge, self.smoothing)
         codebook = source.codebook
         if seen.kind not in _KINDS or codebook.size != CELLS * BINS:

@@ -165,7 +165,11 @@ def _judge(
 def _rank_listed(
     compared: Comparison, rows: Integers, values: Float32, columns: Integers, k: int
 ) -> tuple[Integers, Float64]:
-    """The k nearest of the listed `columns` (len(rows), k + SPARE) of each of `rows`; -1 stands for none."""
+    """The k nearest of the listed `columns` (len(rows), k + SPARE) of each of `rows`; -1 stands for none.
+
+    `values` are what the kernel found, sorted. Those that its error could swap, or near zero, are computed in float64;
+    the others keep their distances.
+    """
     apart = np.diff(values, axis=1) >= MARGIN
     close = values < NEAR_ZERO
     close[:, 1:] |= ~apart

@@ -75,7 +75,7 @@ class Walker:
         return [slice(start, min(start + self.height, n)) for start in range(0, n, self.height)]
 
     def scan(self, stripes: list[slice], values: Float32, indices: NDArray[np.int32], columns: ColumnBest) -> None:
-        """Merge whole stripes into the smallest `values` (n1, k) and `indices` of each row, and into `columns`."""
+        """Merge whole stripes, each once, into the smallest `values` (n1, k), `indices` of each row, and `columns`."""
         starts = np.array([stripe.start for stripe in stripes])
         stripe_work = self.height * self.first.rows * self._planes.size
         step = max(1, _WORK_PER_CALL // stripe_work)  # Ctrl-C is noticed between calls

@@ -11,6 +11,10 @@ from featveil.distances import matrix
 
 CLOSE, NEAR = 0.3, 0.5  # shares are counted below these distances
 EXACT = 1e-3  # nearer than any other 8-bit descriptor of norm 512
+# What records of an attack state, in this order: the fields of Leakage but the count, their names, and their units.
+MEASURED = ("mean", "median", "below_close", "below_near", "exact", "rank", "answered")
+METRIC = f"mean, median, below {CLOSE:g}, below {NEAR:g}, exact, rank, answered"
+UNIT = "share of norm, share of norm, share, share, share, place, share"
 BIN, BINS = 0.05, 32  # of histograms of distances; non-negative descriptors of one norm are at most 1.42 apart
 _ROWS = 2048  # of guesses whose distances to every truth are held at a time
 
@@ -32,6 +36,10 @@ class Leakage:
     exact: float
     rank: float
     answered: float
+
+    def measured(self) -> tuple[float, ...]:
+        """What MEASURED names."""
+        return tuple(getattr(self, name) for name in MEASURED)
 
 
 def guess_distances(values: Float32, truth: Points) -> Float64:

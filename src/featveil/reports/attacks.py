@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING
 
 from featveil.core import InputError
 from featveil.core.records import Record
-from featveil.metrics import CLOSE, NEAR
+from featveil.metrics import CLOSE, NEAR, Leakage
+from featveil.metrics.leakage import MEASURED
 from featveil.reports.figures import blank_figure, write_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_MEASURED = ("mean", "median", "below_close", "below_near", "exact", "rank", "answered")
 _FLOOR, _NOT_ADVERSARIES = "chance", ("chance", "oracle")
 _PARTS = ("identity", "lifting", "subset", "metric")
 
 
 @dataclass(frozen=True)
-class AttackRow:
+class AttackRow(Leakage):
     """One attack against one scheme over all victims; `count` features were attacked, `seconds` for each.
 
     Distances are shares of the descriptor's norm. `median` and `rank` are means of the photographs' medians.
@@ -32,14 +32,6 @@ class AttackRow:
     scheme: str
     defense: str
     attack: str
-    mean: float
-    median: float
-    below_close: float
-    below_near: float
-    exact: float
-    rank: float
-    answered: float
-    count: int
     victims: int
     seconds: float
     epsilon: float | None
@@ -127,11 +119,11 @@ def _cells(row: AttackRow) -> tuple[str, ...]:
 def _row(records: Sequence[Record]) -> AttackRow:
     one, total = records[0], sum(record.count for record in records)
     measured = [record.value for record in records if isinstance(record.value, tuple)]
-    weights = {name: [record.count / total for record in records] for name in _MEASURED}
+    weights = {name: [record.count / total for record in records] for name in MEASURED}
     weights |= dict.fromkeys(("median", "rank"), [1 / len(records)] * len(records))
     values = {
         name: sum(value[place] * weight for value, weight in zip(measured, weights[name], strict=True))
-        for place, name in enumerate(_MEASURED)
+        for place, name in enumerate(MEASURED)
     }
     epsilon = one.parameters.get("epsilon")
     features = sum(int(str(record.parameters["features"])) for record in records) / len(records)

@@ -10,18 +10,18 @@ from typing import Any
 
 from featveil.core import InputError
 from featveil.core.records import Record
-from featveil.metrics import BINS, CLOSE, NEAR
+from featveil.metrics import BINS, CLOSE, NEAR, Leakage
+from featveil.metrics.leakage import MEASURED, METRIC
 
 FLOOR = "chance"
 _SHARES = (f"< {CLOSE:g} %", f"< {NEAR:g} %", "exact %")
 HEADINGS = ("attack", "features", "answered %", "mean", "median", *_SHARES, "rank", "seconds")
 
-_MEASURED = ("mean", "median", f"below {CLOSE:g}", f"below {NEAR:g}", "exact", "rank", "answered")
 _NAMED = ("features", "attacked", "seconds", "histogram", "knows")
 
 
 @dataclass(frozen=True)
-class LeakageRow:
+class LeakageRow(Leakage):
     """One attack on all files of one scheme; distances are shares of the true descriptor's norm.
 
     Means and shares are over all `count` features whose truth is certain, of `attacked` ones; `median` and `rank` are
@@ -33,15 +33,7 @@ class LeakageRow:
     attack: str
     knows: tuple[str, ...]
     files: int
-    count: int
     attacked: int
-    mean: float
-    median: float
-    below_close: float
-    below_near: float
-    exact: float
-    rank: float
-    answered: float
     seconds: float
     guarantee: str
     epsilon: float | None
@@ -125,18 +117,19 @@ def _tables(rows: Sequence[LeakageRow], level: str) -> str:
 
 def _check(record: Record) -> None:
     whole = all(name in record.parameters for name in _NAMED) and isinstance(record.value, tuple)
-    if record.task != "attack" or not whole or record.metric != ", ".join(_MEASURED):
+    if record.task != "attack" or not whole or record.metric != METRIC:
         raise InputError(f"a record of task {record.task} is not one of an attack on a file: leave it out")
     histogram = record.parameters["histogram"]
-    if len(record.value) != len(_MEASURED) or not isinstance(histogram, list) or len(histogram) != BINS:  # type: ignore[arg-type]
+    if len(record.value) != len(MEASURED) or not isinstance(histogram, list) or len(histogram) != BINS:  # type: ignore[arg-type]
         raise InputError("a record of an attack lacks some of its values: this file is damaged")
 
 
 def _row(records: Sequence[Record]) -> LeakageRow:
     first = records[0].parameters
-    values = [dict(zip(_MEASURED, r.value, strict=True)) for r in records if isinstance(r.value, tuple)]
+    values = [dict(zip(MEASURED, r.value, strict=True)) for r in records if isinstance(r.value, tuple)]
     weights = [record.count for record in records]
-    mean = {name: fmean([value[name] for value in values], weights) for name in _MEASURED}
+    measured = {name: fmean([value[name] for value in values], weights) for name in MEASURED}
+    measured |= {name: median(value[name] for value in values) for name in ("median", "rank")}
     histograms: list[Any] = [record.parameters["histogram"] for record in records]
     knows: Any = first["knows"]
     epsilon = first.get("epsilon")
@@ -148,16 +141,10 @@ def _row(records: Sequence[Record]) -> LeakageRow:
         files=len(records),
         count=sum(weights),
         attacked=sum(int(str(record.parameters["attacked"])) for record in records),
-        mean=mean["mean"],
-        median=median(value["median"] for value in values),
-        below_close=mean[_MEASURED[2]],
-        below_near=mean[_MEASURED[3]],
-        exact=mean["exact"],
-        rank=median(value["rank"] for value in values),
-        answered=mean["answered"],
         seconds=sum(float(str(record.parameters["seconds"])) for record in records),
         guarantee=str(first.get("guarantee")),
         epsilon=None if epsilon is None else float(str(epsilon)),
         image_epsilon=None if epsilon is None else float(str(epsilon)) * largest,
         histogram=tuple(sum(column) for column in zip(*histograms, strict=True)),
+        **measured,
     )

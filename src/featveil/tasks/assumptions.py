@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from featveil.attacks.subspaces import INSIDE, meeting_pairs
 from featveil.core import Features, InputError, Points, Subspaces
 from featveil.core.arrays import Float64, Integers
 from featveil.core.records import Parameter, Record
@@ -23,7 +24,7 @@ from featveil.databases import Database, builtin
 from featveil.defenses import Lifting
 from featveil.distances import matrix, nearest
 from featveil.metrics.leakage import CLOSE, NEAR
-from featveil.tasks import matching
+from featveil.tasks.generators import image_generator
 from featveil.tasks.matching import Scheme, Settings
 from featveil.tasks.resuming import Key, Plan, Report, resume, versions
 from featveil.tasks.victims import own_database
@@ -38,7 +39,6 @@ NEIGHBOURS = (50, 20, 10, 5)  # N of table S2
 
 _KEY = ("study", "scheme", "image", "variant")
 _RATIO = 0.8
-_INSIDE = 1e-4  # float32 subspaces miss their members by 1e-7; the next entries are some 0.05 away
 _SPARE = 2  # entries that may lie in a subspace without having been drawn: doubles
 _PARTS = 16  # of a lifting database that is made of photographs, as in the papers
 
@@ -75,7 +75,7 @@ def member_success(subspaces: Subspaces, truth: Points, lifting: Lifting) -> dic
     database = _database_of(lifting)
     count = lifting.adversarial_directions
     found = nearest(subspaces, database.as_points, max(NEIGHBOURS) + count + _SPARE)
-    inside = found.distances < _INSIDE
+    inside = found.distances <= INSIDE
     entries = database.unit(found.indices)
     away = [np.linalg.norm(entries - truth.values[:, None], axis=2)]
     for place in range(count + _SPARE):  # members are the nearest of all, so they come first
@@ -109,13 +109,10 @@ class Lifted:
         return cls(subspaces, truth, found.indices, database)
 
     def meeting(self, others: "Lifted") -> tuple[Integers, Integers]:
-        """Which subspaces of this (rows) and of `others` (columns) intersect, apart from each with itself.
-
-        `matrix` decides whatever is near zero in float64.
-        """
-        rows, columns = np.nonzero(matrix(self.subspaces, others.subspaces) < _INSIDE)
-        apart = rows != columns if others is self else np.ones(len(rows), np.bool_)
-        return rows[apart], columns[apart]
+        """Which subspaces of this (rows) and of `others` (columns) meet, apart from each with itself."""
+        pairs = [np.stack(pair) for pair in meeting_pairs(self.subspaces, others.subspaces)]
+        rows, columns = np.concatenate(pairs, axis=1)
+        return rows, columns
 
     def scores(self, others: "Lifted", rows: Integers, columns: Integers) -> Float64:
         """How far each member (n, 1 + c), the hidden descriptor first, is from the subspaces of `others` met."""
@@ -140,8 +137,8 @@ def collisions(own: Lifted, others: Sequence[tuple[Lifted, Integers, Integers]])
         np.minimum(scores, own.scores(lifted, rows, columns), out=scores)
         meeting += np.bincount(rows, minlength=len(scores))
     hidden, worst = scores[:, 0], scores[:, 1:].max(axis=1)
-    met, found = meeting > 0, worst < _INSIDE
-    first = (hidden > worst) & (hidden >= _INSIDE)  # of several at zero, none is farthest
+    met, found = meeting > 0, worst <= INSIDE
+    first = (hidden > worst) & (hidden > INSIDE)  # of several at zero, none is farthest
     counted = (met, found, first, first & found, hidden >= CLOSE, hidden >= NEAR, meeting)
     return np.array([values.mean() for values in counted])
 
@@ -208,7 +205,7 @@ class _Measure:
 
     def lifted(self, image: str) -> Lifted:
         if image not in self._lifted:
-            rng = matching.generator(self.seed, image, 1, self.scheme.name)
+            rng = image_generator(self.seed, image, 1, self.scheme.name)
             self._lifted[image] = Lifted.of(self.victims[image].descriptors, _lifting_of(self.scheme), rng)
         return self._lifted[image]
 

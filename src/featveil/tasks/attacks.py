@@ -19,8 +19,9 @@ from featveil.databases import Database
 from featveil.defenses import Identity, Lifting, Metric, Subset, privatize
 from featveil.metrics import Truth, align
 from featveil.tasks import matching
-from featveil.tasks.leakage import METRIC, UNIT, leakage_values, score_attack
-from featveil.tasks.resuming import Key, Plan, Report, resume, versions
+from featveil.tasks.generators import image_generator
+from featveil.tasks.leakage import leakage_record, score_attack
+from featveil.tasks.resuming import Key, Plan, Report, resume
 
 TASK = "attacks"
 DEFAULT_STRATEGIES = ("random", "adversarial", "hybrid", "sub-adversarial", "sub-hybrid")
@@ -157,7 +158,7 @@ class Study:
 
 
 def run(study: Study, done: frozenset[Key] = frozenset()) -> Iterator[Record]:
-    """One record for each victim, scheme and trial that is not in `done`; its value is what METRIC names."""
+    """One record for each victim, scheme and trial that is not in `done`; its value is that of a `leakage_record`."""
     releases = _Releases(study)
     for victim, scheme, trial in study.wanted():
         if _key(victim, scheme, trial) not in done:
@@ -190,7 +191,7 @@ class _Releases:
             self.scheme, self._made = scheme.name, {}
         key = victim.name, number, geometry
         if key not in self._made:
-            rng = matching.generator(self.study.settings.seed, victim.name, number + 1, scheme.name)
+            rng = image_generator(self.study.settings.seed, victim.name, number + 1, scheme.name)
             features = victim.second_view if number < 0 else victim.features
             self._made[key] = privatize(features, scheme.defense, keep_geometry=geometry, rng=rng)
         return self._made[key]
@@ -222,7 +223,7 @@ def _record(study: Study, releases: _Releases, victim: Victim, scheme: Scheme, t
     settings = study.settings
     private, truth = releases.release(victim, scheme, geometry=trial.geometry), releases.truth(victim, scheme)
     # Of the attack's name only the seed depends, not of the scheme: all defenses are sampled at the same features.
-    rng = matching.generator(settings.seed, victim.name, 0, trial.name)
+    rng = image_generator(settings.seed, victim.name, 0, trial.name)
     if trial.method.alone and len(private) > settings.sample:
         rows = np.sort(rng.permutation(len(private))[: settings.sample])
         private, truth = private.take(rows), truth.take(rows)
@@ -230,19 +231,7 @@ def _record(study: Study, releases: _Releases, victim: Victim, scheme: Scheme, t
     parameters: dict[str, Parameter] = {"victim": victim.name, **_parameters(scheme), **settings.shared()}
     parameters |= {"own_database": study.database.digest[:16], "features": len(victim.features)}
     parameters |= {"seconds": round(outcome.seconds, 3)}
-    return Record(
-        task=TASK,
-        dataset=study.dataset,
-        scheme=scheme.name,
-        metric=METRIC,
-        value=leakage_values(outcome.leakage),
-        unit=UNIT,
-        count=outcome.leakage.count,
-        seed=settings.seed,
-        versions=versions(),
-        attack=trial.name,
-        parameters=parameters,
-    )
+    return leakage_record(outcome, TASK, study.dataset, scheme.name, trial.name, settings.seed, parameters)
 
 
 def _key(victim: Victim, scheme: Scheme, trial: Trial) -> Key:

@@ -17,8 +17,9 @@ from featveil.core.files import make_folder
 from featveil.core.records import Parameter, Record
 from featveil.databases import Database
 from featveil.metrics import Truth, histogram
-from featveil.tasks.leakage import METRIC, UNIT, Outcome, leakage_values, score_attack
-from featveil.tasks.resuming import Key, Plan, Report, resume, versions
+from featveil.tasks.generators import check_seed, generator
+from featveil.tasks.leakage import Outcome, leakage_record, score_attack
+from featveil.tasks.resuming import Key, Plan, Report, resume
 
 TASK = "attack"
 
@@ -36,8 +37,7 @@ class Settings:
     sample: int | None = None
 
     def __post_init__(self) -> None:
-        if type(self.seed) is not int or self.seed < 0:
-            raise InputError(f"seed must be a whole number of at least 0, got {self.seed!r}")
+        check_seed(self.seed)
         if self.sample is not None and (type(self.sample) is not int or self.sample < 1):
             raise InputError(f"sample must be a whole number of at least 1, got {self.sample!r}")
 
@@ -172,13 +172,6 @@ def fingerprint(features: Features | PrivateFeatures) -> str:
     return digest.hexdigest()[:16]
 
 
-def generator(seed: int, *names: str) -> np.random.Generator:
-    """The generator of what `names` name: the same on every machine, unrelated to all others."""
-    key = "/".join(f"{len(name)}:{name}" for name in names).encode()
-    words = np.frombuffer(hashlib.sha256(key).digest(), np.dtype("<u4"))
-    return np.random.default_rng([seed, *(int(word) for word in words)])
-
-
 def _record(target: Target, method: Attack, settings: Settings, outcome: Outcome) -> Record:
     measured: dict[str, Parameter] = {
         "attacked": len(outcome.guess),
@@ -186,19 +179,8 @@ def _record(target: Target, method: Attack, settings: Settings, outcome: Outcome
         "histogram": [int(count) for count in histogram(outcome.distances)],
         "note": outcome.guess.note,
     }
-    return Record(
-        task=TASK,
-        dataset=target.name,
-        scheme=scheme_name(target.private.defense),
-        metric=METRIC,
-        value=leakage_values(outcome.leakage),
-        unit=UNIT,
-        count=outcome.leakage.count,
-        seed=settings.seed,
-        versions=versions(),
-        attack=method.name,
-        parameters=target.parameters(method, settings) | measured,
-    )
+    parameters, scheme = target.parameters(method, settings) | measured, scheme_name(target.private.defense)
+    return leakage_record(outcome, TASK, target.name, scheme, method.name, settings.seed, parameters)
 
 
 def _key(target: Target, method: Attack) -> Key:

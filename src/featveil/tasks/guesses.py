@@ -15,7 +15,8 @@ from featveil.attacks import Attack, Guess, attack
 from featveil.core import FeatveilError, InputError
 from featveil.core.files import make_folder, replacing
 from featveil.core.records import Parameter
-from featveil.tasks.file_attacks import Failed, Settings, Target, generator, reporting, scheme_name
+from featveil.tasks.file_attacks import Failed, Settings, Target, reporting, scheme_name
+from featveil.tasks.generators import generator
 from featveil.tasks.resuming import Report, versions
 
 

@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 from featveil.attacks import Attack, Guess, Knowledge, attack
 from featveil.core import Features, InputError, PrivateFeatures, WordSets
 from featveil.core.arrays import Float64
+from featveil.core.records import Parameter, Record
 from featveil.databases import Database, nearest_words
-from featveil.metrics import CLOSE, NEAR, Leakage, Truth, align, guess_distances, summarize_leakage
-
-METRIC = f"mean, median, below {CLOSE:g}, below {NEAR:g}, exact, rank, answered"
-UNIT = "share of norm, share of norm, share, share, share, place, share"
+from featveil.metrics import Leakage, Truth, align, guess_distances, summarize_leakage
+from featveil.metrics.leakage import METRIC, UNIT
+from featveil.tasks.resuming import versions
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,10 +60,23 @@ def score_attack(
     return Outcome(guess, leakage, guess_distances(values, hidden), seconds)
 
 
-def leakage_values(leakage: Leakage) -> tuple[float, ...]:
-    """What METRIC names, in that order."""
-    shares = leakage.below_close, leakage.below_near, leakage.exact
-    return (leakage.mean, leakage.median, *shares, leakage.rank, leakage.answered)
+def leakage_record(
+    outcome: Outcome, task: str, dataset: str, scheme: str, attack: str, seed: int, parameters: dict[str, Parameter]
+) -> Record:
+    """What an attack gave away, as a record; its count is that of the features whose truth is certain."""
+    return Record(
+        task=task,
+        dataset=dataset,
+        scheme=scheme,
+        metric=METRIC,
+        value=outcome.leakage.measured(),
+        unit=UNIT,
+        count=outcome.leakage.count,
+        seed=seed,
+        versions=versions(),
+        attack=attack,
+        parameters=parameters,
+    )
 
 
 def check_codebook(private: PrivateFeatures, knowledge: Knowledge) -> None:

@@ -5,13 +5,10 @@ leaves image 1 raw and makes image k private (localization in a known map); subs
 private. Every image is lifted once for each strategy and dimension, as one release that serves all its pairs.
 """
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-
-import numpy as np
 
 from featveil.core import Features, Flats, InputError, Keypoints
 from featveil.core.records import Parameter, Record
@@ -20,6 +17,7 @@ from featveil.defenses import STRATEGIES, Lifting
 from featveil.extractors import extract
 from featveil.matching import NearestMatcher
 from featveil.metrics import matching_accuracy, transfer_errors
+from featveil.tasks.generators import check_seed, image_generator
 from featveil.tasks.resuming import Key, Plan, Report, resume, versions
 
 TASK = "matching"
@@ -42,8 +40,7 @@ class Settings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if type(self.seed) is not int or self.seed < 0:
-            raise InputError(f"seed must be a whole number of at least 0, got {self.seed!r}")
+        check_seed(self.seed)
 
 
 @dataclass(frozen=True)
@@ -155,7 +152,7 @@ class _Lifted:
         if lifting is None:
             return self.images[number].descriptors
         if number not in self._private:
-            rng = generator(self.seed, self.images.scene.name, number, self.scheme.name)
+            rng = image_generator(self.seed, self.images.scene.name, number, self.scheme.name)
             self._private[number] = lifting.privatize(self.images[number].descriptors, rng)
         return self._private[number]
 
@@ -163,13 +160,6 @@ class _Lifted:
         """Descriptors of image 1 and of image `number`, as `distance` compares them."""
         one_raw = distance != "subspace-to-subspace"
         return self.images[1].descriptors if one_raw else self.private(1), self.private(number)
-
-
-def generator(seed: int, scene: str, image: int, scheme: str) -> np.random.Generator:
-    """The generator of one image under one scheme: the same on every machine, unrelated to all others."""
-    key = f"{len(scene)}:{scene}/{image}/{scheme}".encode()
-    words = np.frombuffer(hashlib.sha256(key).digest(), np.dtype("<u4"))
-    return np.random.default_rng([seed, *(int(word) for word in words)])
 
 
 def _record(dataset: HPatches, scene: Scene, pair: ImagePair, lifted: _Lifted, distance: str) -> Record:

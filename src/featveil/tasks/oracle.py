@@ -14,6 +14,7 @@ from featveil.core import Features, InputError, Subspaces
 from featveil.core.records import Parameter, Record
 from featveil.databases import Database
 from featveil.tasks import matching
+from featveil.tasks.generators import check_seed, image_generator
 from featveil.tasks.matching import Scheme
 from featveil.tasks.resuming import Key, Plan, Report, resume, versions
 from featveil.tasks.victims import own_database, read_victims
@@ -38,8 +39,7 @@ class Settings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if type(self.seed) is not int or self.seed < 0:
-            raise InputError(f"seed must be a whole number of at least 0, got {self.seed!r}")
+        check_seed(self.seed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +62,7 @@ class Target:
         lifting = self.scheme.lifting
         if lifting is None:
             raise InputError("the oracle attack is on lifted descriptors")
-        rng = matching.generator(seed, f"{self.kind}/{image}", 1, self.scheme.name)
+        rng = image_generator(seed, f"{self.kind}/{image}", 1, self.scheme.name)
         return lifting.privatize(self.victims[image].descriptors, rng)
 
 

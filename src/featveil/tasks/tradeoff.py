@@ -25,8 +25,9 @@ from featveil.defenses.metric import Metric
 from featveil.extractors import extract
 from featveil.matching import NearestMatcher
 from featveil.matching.words import WordRule
-from featveil.tasks import matching, words
+from featveil.tasks import words
 from featveil.tasks.calibration import SAMPLE, Outcome, calibrate, outcome, subset_success
+from featveil.tasks.generators import image_generator
 from featveil.tasks.resuming import Key, Plan, Report, resume, versions
 from featveil.tasks.words import Images, Settings, short
 
@@ -180,7 +181,7 @@ class _Released:
         number, book, defense = self.pair.number, self.scheme.codebook, self.scheme.defense
         # Named as in tasks/words: the same set is drawn there for the same seed.
         name = f"{self.scheme.name}/{self.scheme.digest}"
-        rng = matching.generator(self.settings.seed, self.pair.scene, number, name)
+        rng = image_generator(self.settings.seed, self.pair.scene, number, name)
         if isinstance(defense, Subset) and book is not None:
             return defense.hide(self.images.words(number, book), rng)
         return None if defense is None else defense.privatize(self.images[number].descriptors, rng)

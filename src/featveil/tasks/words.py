@@ -26,6 +26,7 @@ from featveil.matching import NearestMatcher, WordMatcher
 from featveil.matching.words import WordRule
 from featveil.metrics import CORRECT_PIXELS, corner_error, count_verified, transfer_errors
 from featveil.tasks import matching
+from featveil.tasks.generators import image_generator
 from featveil.tasks.resuming import Key, Plan, Report, resume, versions
 
 TASK = "words"
@@ -216,7 +217,7 @@ class _Released:
         """What is sent of an image."""
         if number not in self._private:
             name = f"{self.scheme.name}/{self.scheme.digest}"
-            rng = matching.generator(self.settings.seed, self.images.scene.name, number, name)
+            rng = image_generator(self.settings.seed, self.images.scene.name, number, name)
             self._private[number] = self._release(number, rng)
         return self._private[number]
 
