@@ -1,10 +1,14 @@
 """Overlapping keypoints give each other away; dealt to other places, they do not."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from featveil.attacks import Knowledge, attack
 from featveil.attacks.overlap import Overlap
+from featveil.attacks.subspaces import central, subspaces_of
+from featveil.attacks.twins import find_twins
 from featveil.core import InputError, Keypoints, Points, PrivateFeatures
 from featveil.metrics import align, guess_distances
 from victims import lifted, picture, strangers
@@ -14,8 +18,24 @@ COUNT = 800
 
 def near(private: PrivateFeatures, truth: Points, sparse: bool) -> float:
     """The share of guesses below 0.3."""
-    guess = attack(private, Overlap(sparse=sparse), Knowledge())
+    guess = attack(private, Overlap(sparse=sparse), Knowledge(), np.random.default_rng(0))
     return float((guess_distances(guess.values, truth) < 0.3).mean())
+
+
+def part_of_the_picture(scales: bool, orientations: bool) -> tuple[PrivateFeatures, Points]:
+    """The left quarter of the picture at m = 8, and the truth; a release that tells only some of the geometry."""
+    whole = lifted("sub-hybrid", 8, count=COUNT, keep_geometry=True)
+    truth = align(whole, picture(0, "sift", COUNT)).points
+    assert whole.keypoints is not None and whole.image_size is not None
+    rows = np.flatnonzero(whole.keypoints.xy[:, 0] < whole.image_size[0] / 4)
+    private = whole.take(rows)
+    assert private.keypoints is not None
+    told = Keypoints(
+        private.keypoints.xy,
+        private.keypoints.scale if scales else None,
+        private.keypoints.orientation if orientations else None,
+    )
+    return replace(private, keypoints=told), truth.take(rows)
 
 
 @pytest.mark.parametrize(("kind", "together", "neighbours"), [("sift", 0.7, 0.6), ("rootsift", 0.6, 0.2)])
@@ -51,8 +71,48 @@ def test_features_without_neighbours_are_not_answered() -> None:
     assert len(one) == 1 and not one.answered.any()
 
 
-def test_positions_alone_are_refused() -> None:
-    with pytest.raises(InputError, match="needs positions, scales and orientations"):
-        attack(lifted("sub-hybrid", 4), Overlap(), Knowledge())
+@pytest.mark.parametrize(
+    ("scales", "orientations", "together", "dealt"),
+    [(False, False, 0.45, 0.15), (True, False, 0.55, 0.15), (False, True, 0.65, 0.5)],
+)
+def test_what_a_release_does_not_tell_is_found(scales: bool, orientations: bool, together: float, dealt: float) -> None:
+    private, truth = part_of_the_picture(scales, orientations)
+    order = np.random.default_rng(0).permutation(len(private))
+    moved = strangers(private, np.random.default_rng(0))
+    assert near(private, truth, sparse=True) > together
+    assert near(moved, truth.take(order), sparse=True) < dealt
+
+
+def test_features_at_one_position_turn_as_their_orientations_do() -> None:
+    private, truth = part_of_the_picture(False, True)
+    assert private.keypoints is not None and private.keypoints.orientation is not None
+    subspaces, orientation = subspaces_of(private), private.keypoints.orientation
+    xy, start = private.keypoints.xy.astype(np.float64), central(subspaces, "sift").astype(np.float32)
+    twins = find_twins(subspaces, "sift", xy, start, True, np.random.default_rng(0))
+    followers = np.flatnonzero((twins.leader >= 0) & (twins.leader != np.arange(len(private))))
+    assert len(followers) > 20
+    leaders = twins.leader[followers]
+    assert (xy[followers] == xy[leaders]).all()
+    told = orientation[followers] - orientation[leaders]
+    away = np.abs((np.rad2deg(twins.turn[followers]) - told + 180) % 360 - 180)
+    assert np.mean(away < 10) > 0.8
+    found = guess_distances(twins.values, truth)[twins.leader >= 0]
+    assert np.mean(found < 0.3) > 0.8
+
+
+def test_positions_alone_that_none_shares_tell_nothing() -> None:
+    private, _ = part_of_the_picture(False, False)
+    assert private.keypoints is not None
+    _, first = np.unique(private.keypoints.xy, axis=0, return_index=True)
+    guess = attack(private.take(np.sort(first)), Overlap(), Knowledge())
+    assert not guess.answered.any()
+    assert guess.note == f"0 of {len(first)} features could be oriented"
+
+
+def test_bad_settings_and_releases_without_positions() -> None:
+    private = lifted("sub-hybrid", 4)
+    bare = PrivateFeatures(private.descriptors, "sift", private.defense, private.guarantee)
+    with pytest.raises(InputError, match="needs the positions"):
+        attack(bare, Overlap(), Knowledge())
     with pytest.raises(InputError, match="rounds must be"):
         Overlap(rounds=0)

@@ -54,10 +54,14 @@ def find_overlaps(keypoints: Keypoints, neighbours: int = 12) -> Overlaps:
     if keypoints.scale is None or keypoints.orientation is None:
         raise InputError("overlaps are found from positions, scales and orientations: one of them is missing")
     first, second = _candidates(keypoints, neighbours)
-    share, cells, weight = _map_cells(keypoints, first, second)
+    xy, scale = keypoints.xy.astype(np.float64), keypoints.scale.astype(np.float64)
+    angle = np.deg2rad(keypoints.orientation.astype(np.float64))
+    share, cells, weight = map_cells(
+        xy[first] - xy[second], (scale[first], scale[second]), (angle[first], angle[second])
+    )
     kept = _best(first, share, neighbours)
-    turn = (keypoints.orientation[first[kept]] - keypoints.orientation[second[kept]]) / (360 / BINS)
-    return Overlaps(first[kept], second[kept], share[kept], cells[kept], _turns(turn), weight[kept])
+    turned = turn_bins(angle[first[kept]] - angle[second[kept]])
+    return Overlaps(first[kept], second[kept], share[kept], cells[kept], turned, weight[kept])
 
 
 def predict(values: Floats, overlaps: Overlaps) -> tuple[Float32, Float32]:
@@ -92,45 +96,48 @@ def _candidates(keypoints: Keypoints, neighbours: int) -> tuple[Integers, Intege
     return one[kept], other[kept]
 
 
-def _map_cells(keypoints: Keypoints, first: Integers, second: Integers) -> tuple[Float32, Float32, Float32]:
-    """Share (p,), cell maps (p, 16, 16) and weights (p, 16) of the pairs."""
-    xy = keypoints.xy.astype(np.float64)
-    width = _CELL * np.asarray(keypoints.scale, np.float64)
-    angle = np.deg2rad(np.asarray(keypoints.orientation, np.float64))
-    axis = np.linspace(-_REACH, _REACH, 2 * _STEPS + 1)[1::2]
-    samples = np.stack(np.meshgrid(axis, axis, indexing="xy"), axis=-1).reshape(-1, 2)
+def map_cells(
+    shift: Float64, scales: tuple[Float64, Float64], angles: tuple[Float64, Float64], steps: int = _STEPS
+) -> tuple[Float32, Float32, Float32]:
+    """Share (p,), cell maps (p, 16, 16) and weights (p, 16) of pairs of keypoints, the first predicted from the second.
+
+    `shift` (p, 2) leads from the second to the first, in pixels; `scales` and `angles` (radians) are those of the first
+    and of the second. `steps` samples are taken along a side of the window.
+    """
+    axis = np.linspace(-_REACH, _REACH, 2 * steps + 1)[1::2]
+    samples = np.stack(np.meshgrid(axis, axis, indexing="xy"), axis=-1).reshape(-1, 2).astype(np.float32)
     mine = _readings(samples)
-    own = mine @ mine.T
-    inverse = np.linalg.inv(own + _RIDGE * own.max() * np.eye(CELLS))
-    share = np.empty(len(first), np.float32)
-    cells = np.empty((len(first), CELLS, CELLS), np.float32)
-    weight = np.empty((len(first), CELLS), np.float32)
-    for start in range(0, len(first), _CHUNK):
+    own = (mine @ mine.T).astype(np.float64)
+    inverse = np.linalg.inv(own + _RIDGE * own.max() * np.eye(CELLS)).astype(np.float32)
+    power = own.diagonal().astype(np.float32)
+    share = np.empty(len(shift), np.float32)
+    cells = np.empty((len(shift), CELLS, CELLS), np.float32)
+    weight = np.empty((len(shift), CELLS), np.float32)
+    for start in range(0, len(shift), _CHUNK):
         part = slice(start, start + _CHUNK)
-        i, j = first[part], second[part]
-        ratio = width[i] / width[j]
-        shift = _rotate((xy[i] - xy[j])[:, None], -angle[j])[:, 0] / width[j][:, None]
-        places = _rotate(samples[None] * ratio[:, None, None], angle[i] - angle[j]) + shift[:, None]
-        theirs = _readings(places)
+        ratio = (scales[0][part] / scales[1][part]).astype(np.float32)
+        moved = _rotate(shift[part, None], -angles[1][part])[:, 0] / (_CELL * scales[1][part])[:, None]
+        turned = _rotate(samples[None] * ratio[:, None, None], angles[0][part] - angles[1][part])
+        theirs = _readings((turned + moved[:, None]).astype(np.float32))
         # A sample of the first's grid covers ratio^2 of the second's area: the second's own inner products, which are
         # taken on its own grid, are in those units.
         joint = (mine[None] @ theirs.transpose(0, 2, 1)) * (ratio**2)[:, None, None]
         cells[part] = joint @ inverse
-        weight[part] = np.einsum("pab,pab->pa", cells[part], joint) / (own.diagonal() * ratio[:, None] ** 2)
-        share[part] = weight[part] @ own.diagonal() / own.trace()
+        weight[part] = np.einsum("pab,pab->pa", cells[part], joint) / (power * ratio[:, None] ** 2)
+        share[part] = weight[part] @ (power / power.sum())
     return share, cells, weight
 
 
-def _rotate(places: Float64, angle: Float64) -> Float64:
+def _rotate(places: Floats, angle: Float64) -> Floats:
     """`places` (p, s, 2) turned by `angle` (p,) from x towards y."""
     cosine, sine = np.cos(angle)[:, None], np.sin(angle)[:, None]
     x, y = places[..., 0], places[..., 1]
     return np.stack([cosine * x - sine * y, sine * x + cosine * y], axis=-1)
 
 
-def _readings(places: Float64) -> Float64:
+def _readings(places: Float32) -> Float32:
     """How much each cell reads of gradients at `places` (..., s, 2), in cells from the keypoint: (..., 16, s)."""
-    centres = np.arange(_SIDE) - (_SIDE - 1) / 2
+    centres = (np.arange(_SIDE) - (_SIDE - 1) / 2).astype(np.float32)
     tents = np.maximum(0, 1 - np.abs(places[..., None, :] - centres[:, None]))
     window = np.exp(-(places**2).sum(axis=-1) / (2 * _WINDOW**2))
     columns, rows = tents[..., 0], tents[..., 1] * window[..., None]
@@ -138,11 +145,11 @@ def _readings(places: Float64) -> Float64:
     return np.moveaxis(read.reshape(*read.shape[:-2], CELLS), -1, -2)
 
 
-def _turns(shift: Floats) -> Float32:
-    """Matrices (p, 8, 8) that move orientation bins on by `shift` (p,) bins."""
-    away = np.arange(BINS)[:, None] - np.arange(BINS) - np.asarray(shift, np.float64)[:, None, None]
-    away = np.abs((away + BINS / 2) % BINS - BINS / 2)
-    return np.maximum(0, 1 - away).astype(np.float32)
+def turn_bins(angle: Float64) -> Float32:
+    """Matrices (p, 8, 8) that turn orientation bins by `angle` (p,) radians."""
+    away = np.arange(BINS, dtype=np.float32)[:, None] - np.arange(BINS, dtype=np.float32)
+    away = away - np.asarray(angle * (BINS / (2 * np.pi)), np.float32)[:, None, None]
+    return np.asarray(np.maximum(0, 1 - np.abs((away + BINS / 2) % BINS - BINS / 2)))
 
 
 def _best(first: Integers, share: Float32, neighbours: int) -> Integers:
