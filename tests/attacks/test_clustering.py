@@ -215,6 +215,8 @@ def test_bad_input_is_refused() -> None:
     private = release(database(0), count=20)
     with pytest.raises(InputError, match="auxiliary other-images needs others: private images"):
         broken(private, OTHERS)
+    with pytest.raises(InputError, match="auxiliary other-images needs others: private images"):
+        broken(private, OTHERS, (private.take(np.arange(0)),))
     with pytest.raises(InputError, match="auxiliary must be one of same-image, other-images, both, got 'all'"):
         Clustering(auxiliary="all")
     with pytest.raises(InputError, match="neighbours must be a whole number of at least 1"):

@@ -118,6 +118,18 @@ def test_bounds_of_large_codebooks(size: int) -> None:
         assert 1 / size < subset_optimum(epsilon, 8, uniform) < bound
     assert posterior_bound(1.0, np.array([1.0])) == 1
     assert posterior_bound(1.0, np.array([1.0, 0.0])) == 1
+    for prior in ([0.5, 0.6], [1.5, -0.5], [[1.0]], [np.nan, 1.0]):
+        with pytest.raises(InputError, match="prior must be probabilities"):
+            posterior_bound(1.0, np.array(prior))
+
+
+def test_the_bound_is_noted_and_counts_all_releases() -> None:
+    codebook = book(5)
+    seen, repeat = released([[3], [0]], Subset(1.0, 1, codebook)), released([[3], [1]], Subset(0.5, 1, codebook))
+    alone = attack(seen, Posterior(), Knowledge(codebook=codebook))
+    assert alone.note == f"at most {np.e / (np.e + 4):.1%} right by any attack on epsilon 1"
+    both = attack(seen, Posterior(), Knowledge(codebook=codebook, repeats=(repeat,)))
+    assert both.note == f"at most {np.exp(1.5) / (np.exp(1.5) + 4):.1%} right by any attack on epsilon 1.5"
 
 
 # Metric mechanism

@@ -157,6 +157,13 @@ def test_repeats_must_be_of_the_same_features() -> None:
         attack(private, Relift(), Knowledge(repeats=(words,)))
 
 
+def test_too_many_features_at_one_position(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("featveil.attacks.relift._MOST_PAIRS", 99)
+    private = lifted().take(np.zeros(10, np.int64))
+    with pytest.raises(InputError, match="too many features share one position"):
+        attack(private, Relift(), Knowledge(repeats=(private,)))
+
+
 def test_repeats_without_keypoints_have_as_many_features() -> None:
     _, releases = faces(2, 0.1)
     with pytest.raises(InputError, match="the same features: 20, not 19"):

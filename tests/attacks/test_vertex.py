@@ -10,7 +10,7 @@ import pytest
 from featveil.attacks import Knowledge, attack
 from featveil.attacks.precision import HALF, SINGLE
 from featveil.attacks.subspaces import central
-from featveil.attacks.vertex import Polytope, Vertex
+from featveil.attacks.vertex import Polytope, Vertex, _Best, _step
 from featveil.core import Features, InputError, Points, PrivateFeatures, Subspaces
 from featveil.core.arrays import Float64
 from featveil.defenses import Lifting, privatize
@@ -28,6 +28,20 @@ def lift(values: Float64) -> tuple[Points, PrivateFeatures]:
     """`values` scaled to norm 1, and a release of them without confounders, which may be corners themselves."""
     points = Points((values / np.linalg.norm(values, axis=1, keepdims=True)).astype(np.float32))
     return points, privatize(Features(points, "sift"), Lifting("random", 4), rng=np.random.default_rng(0))
+
+
+def test_a_walker_astray_does_not_stop_the_others() -> None:
+    """Of two walkers on a tetrahedron one has a side twice, where no corner is."""
+    normals = np.array([[1.0, 0, 0], [0, 1, 0], [0, 0, 1], [-1, -1, -1]])
+    polytope = Polytope(normals, np.array([0.0, 0, 0, 1]), 0.0, 1e-6)
+    sound, astray = np.array([[0, 1, 2]]), np.array([[0, 1, 2], [0, 0, 1]])
+    weights = np.array([[1.0, 1, 1, 3]])
+    moved = [
+        _step(polytope, walkers, np.repeat(weights, len(walkers), axis=0), _Best(polytope))
+        for walkers in (sound, astray)
+    ]
+    assert moved == [True, True]
+    assert (sound[0] == astray[0]).all() and (sound[0] != [0, 1, 2]).any()
 
 
 @pytest.mark.parametrize("kind", ["sift", "rootsift"])

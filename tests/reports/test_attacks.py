@@ -16,7 +16,7 @@ def record(
     """One attack on one photograph."""
     parameters: dict[str, Parameter] = {"victim": victim, "kind": "sift", "max_features": 500, "sample": 100}
     parameters |= {"defense": "subset" if epsilon else "lifting", "features": 4 * count, "seconds": 0.5}
-    parameters |= {"epsilon": epsilon} if epsilon else {}
+    parameters |= {"epsilon": epsilon, "bound": 0.154} if epsilon else {}
     return Record(
         "attacks", "town", scheme, "m", (0.6, 1 - near, near / 2, near, 0.1, 7, 1), "", count, 0, {}, attack, parameters
     )
@@ -52,6 +52,13 @@ def test_an_epsilon_stands_beside_that_of_the_image() -> None:
     assert (row.epsilon, row.image_epsilon) == (8.0, 8.0 * 400)
     headings, cells = attack_cells([row])
     assert dict(zip(headings, cells[0], strict=True))["epsilon an image"] == "3,200"
+
+
+def test_the_bound_stands_below_what_was_named_right() -> None:
+    parts = attacks_markdown(RECORDS).split("## ")
+    bounded = [part for part in parts if "| **bound: one release, all words equally common** | 15.4 |" in part]
+    assert [part.splitlines()[0][:24] for part in bounded] == ["subset: exactly recovere"]
+    assert bounded[0].splitlines()[-2].startswith("| **best")
 
 
 def test_tables_have_every_attack_and_a_dash_where_none_applies() -> None:

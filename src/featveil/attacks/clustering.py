@@ -66,7 +66,7 @@ class Clustering:
 
     def _others(self, subspaces: Subspaces, knowledge: Knowledge) -> list[Subspaces]:
         """Q, an image at a time."""
-        if self.auxiliary == "other-images" and not knowledge.others:
+        if self.auxiliary == "other-images" and not any(len(other) for other in knowledge.others):
             raise InputError(
                 "attack clustering with auxiliary other-images needs others: private images lifted with the same"
                 " database. Without any, use same-image"

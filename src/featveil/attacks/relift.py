@@ -24,6 +24,7 @@ from featveil.distances.orthonormal import orthonormalise
 _MEET = 0.01  # subspaces of one descriptor at one place are nearer, at half precision too; others never come so near
 _DETERMINED = 1e-6  # smallest eigenvalue: about half the square of the smallest angle between subspaces
 _UNRELATED = 0.5  # share of features at common places, below which two releases are those of two images
+_MOST_PAIRS = 10_000_000  # at shared positions
 _ROWS = 512  # of features whose bases are held at a time
 
 
@@ -115,6 +116,8 @@ def _partners(seen: PrivateFeatures, repeat: PrivateFeatures) -> Integers:
     shared = [(rows, columns) for rows, columns in places.values() if rows and columns]
     if not shared or sum(len(rows) for rows, _ in shared) < _UNRELATED * min(len(seen), len(repeat)):
         raise InputError("a repeat has its keypoints elsewhere: give further releases of the same features")
+    if sum(len(rows) * len(columns) for rows, columns in shared) > _MOST_PAIRS:
+        raise InputError("too many features share one position: which is which cannot be told")
     pairs = np.array([pair for rows, columns in shared for pair in product(rows, columns)])
     away = pair_distances(subspaces_of(seen), subspaces_of(repeat), pairs[:, 0], pairs[:, 1])
     partners, start = np.full(len(seen), -1), 0

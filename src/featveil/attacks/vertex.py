@@ -160,7 +160,8 @@ def _step(polytope: Polytope, active: Integers, weights: Float64, best: _Best) -
     try:
         edges = np.linalg.inv(polytope.normals[active])
     except np.linalg.LinAlgError:
-        return False
+        # Some walker is where its sides do not meet in one point: it goes astray, the others go on.
+        edges = np.linalg.pinv(polytope.normals[active])
     points = -(edges @ polytope.levels[active][..., None])[..., 0]
     here = np.maximum(polytope.levels + points @ polytope.normals.T, 0)
     rates = (polytope.normals @ edges).transpose(0, 2, 1)

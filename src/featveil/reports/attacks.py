@@ -26,7 +26,8 @@ class AttackRow(Leakage):
     """One attack against one scheme over all victims; `count` features were attacked, `seconds` for each.
 
     Distances are shares of the descriptor's norm. `median` and `rank` are means of the photographs' medians.
-    `image_epsilon` is that of an image with the mean number of `features`; None where nothing is guaranteed.
+    `image_epsilon` is that of an image with the mean number of `features`; `bound` is how often any attack can name the
+    right word from one release, were all words equally common. None where nothing is guaranteed.
     """
 
     scheme: str
@@ -36,6 +37,7 @@ class AttackRow(Leakage):
     seconds: float
     epsilon: float | None
     image_epsilon: float | None
+    bound: float | None
 
 
 def summarize_attacks(records: Sequence[Record]) -> list[AttackRow]:
@@ -83,6 +85,7 @@ def attacks_markdown(records: Sequence[Record]) -> str:
         chosen = [row for row in rows if row.defense == defense]
         for title, value in shown if chosen else ():
             parts.append(f"## {defense}: {title.lower()}\n\n{_grid(chosen, value)}")
+        parts[-1] += _bounds(chosen)
     parts.append(f"## All figures\n\n{_list(rows)}")
     return "\n".join(parts)
 
@@ -125,7 +128,7 @@ def _row(records: Sequence[Record]) -> AttackRow:
         name: sum(value[place] * weight for value, weight in zip(measured, weights[name], strict=True))
         for place, name in enumerate(MEASURED)
     }
-    epsilon = one.parameters.get("epsilon")
+    epsilon, bound = one.parameters.get("epsilon"), one.parameters.get("bound")
     features = sum(int(str(record.parameters["features"])) for record in records) / len(records)
     return AttackRow(
         scheme=one.scheme,
@@ -136,6 +139,7 @@ def _row(records: Sequence[Record]) -> AttackRow:
         seconds=sum(float(str(record.parameters["seconds"])) for record in records) / total,
         epsilon=None if epsilon is None else float(str(epsilon)),
         image_epsilon=None if epsilon is None else float(str(epsilon)) * features,
+        bound=None if bound is None else float(str(bound)),
         **values,
     )
 
@@ -148,6 +152,15 @@ def _grid(rows: Sequence[AttackRow], value: Callable[[AttackRow], float]) -> str
     lines += [[attack, *(cells.get((scheme, attack), "-") for scheme in schemes)] for attack in attacks]
     lines.append(["**best, by nearness**", *(best[scheme].attack if scheme in best else "-" for scheme in schemes)])
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _bounds(rows: Sequence[AttackRow]) -> str:
+    """The last line of the table of exact recoveries: what the guarantee allows."""
+    bounds = {row.scheme: row.bound for row in rows}
+    if all(bound is None for bound in bounds.values()):
+        return ""
+    cells = ["-" if bound is None else f"{100 * bound:.1f}" for bound in bounds.values()]
+    return f"| **bound: one release, all words equally common** | {' | '.join(cells)} |\n"
 
 
 def _list(rows: Sequence[AttackRow]) -> str:

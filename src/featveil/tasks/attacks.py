@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from featveil.attacks import ATTACKS, Attack, Knowledge
+from featveil.attacks.posterior import posterior_bound
 from featveil.core import Defense, Descriptors, Features, InputError, Points, PrivateFeatures, Subspaces, WordSets
 from featveil.core.records import Parameter, Record
 from featveil.databases import Database
@@ -243,6 +244,9 @@ def _parameters(scheme: Scheme) -> dict[str, Parameter]:
     made: dict[str, Parameter] = {"defense": spec["name"]}
     for name in ("strategy", "dimension", "epsilon", "subset_size"):
         made |= {name: spec[name]} if name in spec else {}
+    if isinstance(scheme.defense, Subset) and scheme.defense.codebook is not None:
+        words = len(scheme.defense.codebook)
+        made["bound"] = posterior_bound(scheme.defense.epsilon, np.full(words, 1 / words))
     for name in ("database", "codebook"):
         made |= {name: str(spec[name])[:16]} if spec.get(name) else {}
     return made
