@@ -21,7 +21,7 @@ from featveil.databases import Database
 from featveil.distances import nearest
 
 _ROUNDING = 1e-6  # the error of a float32 subspace: nothing is known to be nearer
-_ROWS = 128  # of features whose neighbours are held at a time
+_ROWS = 32  # of features whose neighbours are held at a time: more leave the cache
 
 
 @dataclass(frozen=True)
