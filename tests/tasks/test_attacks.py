@@ -69,6 +69,13 @@ def test_attacks_that_work_alone_see_a_sample_and_others_everything() -> None:
     assert {record.count for record in records if record.attack == "spy"} == {40}
 
 
+def test_an_attack_stands_once_for_each_thing_that_may_be_known() -> None:
+    names = [trial.name for trial in make_trials(["posterior-overlap", "inlier", "chance"])]
+    first = "posterior-overlap"
+    assert names[:4] == [first, f"{first} + database", f"{first} + repeats", f"{first} + geometry"]
+    assert names[4:] == ["inlier", "chance"]
+
+
 def test_an_adversary_has_only_what_its_trial_says() -> None:
     spy = Spy()
     list(run(study(victims=victims()[:1], trials=[Trial(spy)])))
