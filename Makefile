@@ -24,6 +24,8 @@ format: .venv/.dev  ## rewrite the sources in the project's format
 bench: .venv/.dev  ## measure speed, as ratios in one run
 	$(BIN)/python benchmarks/kernels.py
 	$(BIN)/python benchmarks/assignment.py
+	$(BIN)/python benchmarks/attacks.py
+	$(BIN)/python benchmarks/lattice.py
 
 clean:  ## remove everything that make created
 	rm -rf .venv featveil-demo .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
