@@ -68,7 +68,7 @@ class Placing:
         leaders = twins.leaders[:_SEEDS]
         if not len(leaders):
             return
-        near, distance = self._near(leaders, np.arange(len(self.xy)), 3 * _NEIGHBOURS)
+        near, distance = self._near(leaders, np.arange(len(self.xy)))
         pairs, columns = np.nonzero(distance < _FAR)
         rows, seeds = near[pairs, columns], leaders[pairs]
         own, theirs = (np.tile(grid.ravel(), (len(rows), 1)) for grid in np.meshgrid(_ANGLES, _ANGLES))
@@ -123,7 +123,7 @@ class Placing:
     def _from_placed(self, subjects: Integers, rows: Integers, angles: Float64) -> Float64:
         """Evidence (r, h) of placed neighbours for `angles` (r, h) of `subjects`, were they where `rows` are."""
         total = np.zeros(angles.shape)
-        near, distance = self._near(rows, np.flatnonzero(self.placed), 3 * _NEIGHBOURS)
+        near, distance = self._near(rows, np.flatnonzero(self.placed))
         pairs, columns = np.nonzero(distance < _FAR)
         neighbours = near[pairs, columns]
         theirs = np.repeat(self.angle[neighbours][:, None], angles.shape[1], axis=1)
@@ -138,12 +138,11 @@ class Placing:
             subjects, shift, values, (self.scale[rows], self.scale[neighbours]), (own, theirs)
         )
 
-    def _near(self, rows: Integers, among: Integers, looked_at: int) -> tuple[Integers, Float64]:
+    def _near(self, rows: Integers, among: Integers) -> tuple[Integers, Float64]:
         """The best neighbours (r, k) of `rows` at other positions, and how far they are, in cells."""
-        looked_at = min(looked_at, len(among))
-        if looked_at == 0:
-            return np.empty((len(rows), 0), np.int64), np.empty((len(rows), 0))
-        pixels, found = cKDTree(self.xy[among]).query(self.xy[rows], k=np.arange(1, looked_at + 1))
+        # Twins, and keypoints of another scale, are nearer than their use: look at more than are wanted.
+        looked_at = np.arange(1, min(3 * _NEIGHBOURS, len(among)) + 1)
+        pixels, found = cKDTree(self.xy[among]).query(self.xy[rows], k=looked_at)
         near = among[found]
         mine, theirs = self.scale[rows][:, None], self.scale[near]
         cells = pixels / (3 * np.sqrt(mine * theirs)) + _OCTAVE * np.abs(np.log2(theirs / mine))
