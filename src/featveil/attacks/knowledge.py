@@ -21,7 +21,7 @@ MEANINGS = {
     "others": "other private images that were lifted with the same database",
     "repeats": "further releases of the same features",
     "reference": "features, raw or private, of another image of the same place",
-    "truth": "the hidden descriptors: an upper bound on attacks, not an adversary",
+    "truth": "the hidden descriptors: no adversary has them",
 }
 
 REPRESENTATIONS = {

@@ -34,7 +34,7 @@ class Oracle:
     projected: bool = True
 
     name: ClassVar[str] = "oracle"
-    summary: ClassVar[str] = "the best of the nearest entries of its own database, named by an oracle: a bound"
+    summary: ClassVar[str] = "the best of the nearest entries of its own database, named by an oracle: no adversary"
     breaks: ClassVar[tuple[type, ...]] = (Subspaces,)
     needs: ClassVar[tuple[str, ...]] = ("database", "truth")
     uses: ClassVar[tuple[str, ...]] = ()

@@ -35,7 +35,7 @@ class Overlap:
     sparse: bool = True
 
     name: ClassVar[str] = "overlap"
-    summary: ClassVar[str] = "what overlapping keypoints, which see the same pixels, predict of each other"
+    summary: ClassVar[str] = "what overlapping keypoints predict of each other; better with scale and orientation"
     breaks: ClassVar[tuple[type, ...]] = (Subspaces,)
     needs: ClassVar[tuple[str, ...]] = ()
     uses: ClassVar[tuple[str, ...]] = ()

@@ -53,7 +53,7 @@ class WordOverlap:
     smoothing: float = 5.0
 
     name: ClassVar[str] = "posterior-overlap"
-    summary: ClassVar[str] = "the likeliest words of all features together, where keypoints see the same pixels"
+    summary: ClassVar[str] = "the likeliest words of overlapping keypoints together; better with scale and orientation"
     breaks: ClassVar[tuple[type, ...]] = (WordSets,)
     needs: ClassVar[tuple[str, ...]] = ("codebook",)
     uses: ClassVar[tuple[str, ...]] = ("database", "repeats")

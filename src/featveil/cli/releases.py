@@ -7,8 +7,9 @@ from featveil.cli.console import complain, number
 if TYPE_CHECKING:
     from featveil.core import Account, Defense, Features, PrivateFeatures
 
-_LIFTING_ATTACKS = "database lookup, clustering of features, overlap of keypoints"
-_ON_INTEGERS = ", lattice reduction (plain SIFT is integers; rootsift is not)"
+_LIFTING_ATTACKS = "database lookup, clustering of features, a learned ranker"
+_ON_SIFT = "its exact zeros (most features, up to dimension 8, without any database), overlap of keypoints"
+_ON_INTEGERS = "lattice reduction (every feature, without any database)"
 _ALWAYS_MEET = "subspaces of half the descriptor size always meet, so these can be matched with raw features only"
 _NOT_SHOWN = ("name", "random_directions", "epsilon")  # epsilon stands in the next line, with that of the image
 _THREATS = "docs/threat-model.md"
@@ -112,12 +113,17 @@ class Releases:
         from featveil.defenses import Lifting, Metric, Subset
 
         if isinstance(self.method, Lifting):
-            return "exist: " + _LIFTING_ATTACKS + (_ON_INTEGERS if self.last and self.last.kind == "sift" else "")
+            kind = self.last.kind if self.last else ""
+            found = [_ON_INTEGERS] * (kind == "sift") + [_ON_SIFT] * (kind in ("sift", "rootsift"))
+            return "exist: " + ", ".join([*found, _LIFTING_ATTACKS])
         if isinstance(self.method, Subset) and self.last:
             coin = self.method.for_kind(self.last.kind).coin
             share = float(coin.probability) / self.method.subset_size
             chance = f"{min(share, 0.999):.1%}" if share >= 0.001 else "below 0.1%"
-            return f"none beats the bound; a blind guess at the true word of a feature is right {chance} of the time"
+            return (
+                f"a blind guess at the true word of a feature is right {chance} of the time; none beats the bound from its"
+                " own words, but overlapping features add theirs"
+            )
         if isinstance(self.method, Metric):
             twice = 2 * self.method.epsilon
             far = f"{number(twice)} a descriptor, {number(twice * self.largest)} an image"

@@ -105,6 +105,7 @@ def render(run: Run) -> str:
         "close": f"{CLOSE:g}",
         "near": f"{NEAR:g}",
         "leak_rows": "\n".join(_leak_row(row) for row in run.attacks),
+        "leak_headline": _leak_headline(run.attacks),
     }
     values |= _word_values(run.words, run.raw)
     for name, count in counts.items():
@@ -145,6 +146,15 @@ def _row(row: Row, raw: Count) -> str:
         for count in (row.one_side, row.both_sides)
     )
     return f"<tr><th scope='row'>{row.dimension}</th>{cells}</tr>"
+
+
+def _leak_headline(rows: Sequence[LeakRow]) -> str:
+    """What the strongest attack found."""
+    best = max(rows, key=lambda row: (row.leakage.exact, row.leakage.below_close))
+    found = best.leakage
+    if found.exact > 0:
+        return f"The attack {html.escape(best.attack)} found {100 * found.exact:.0f}% of the features exactly."
+    return f"The attack {html.escape(best.attack)} came nearer than {CLOSE:g} to {100 * found.below_close:.0f}% of them."
 
 
 def _leak_row(row: LeakRow) -> str:
