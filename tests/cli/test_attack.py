@@ -14,7 +14,7 @@ import pytest
 
 import featveil as fv
 from featveil.attacks import ATTACKS, MEANINGS, Guess, Knowledge
-from featveil.core import Features, InputError, Points, PrivateFeatures, Subspaces, WordSets
+from featveil.core import Features, InputError, MissingExtraError, Points, PrivateFeatures, Subspaces, WordSets
 from featveil.core.records import read_records
 from featveil.databases import save_database
 from featveil.formats.veil import save
@@ -47,6 +47,8 @@ class Probe:
             raise InputError("this attack has failed")
         if self.label == "stop":
             raise KeyboardInterrupt
+        if self.label == "extra":
+            raise MissingExtraError("a-package", "attacks")
         answered = np.arange(len(seen)) % 2 == 0
         return Guess(rng.random((len(seen), 128), np.float32), answered, note="a note of the probe")
 
@@ -243,6 +245,71 @@ def test_running_again_runs_nothing(run: Any, scene: Scene, tmp_path: Path, prob
 
 
 @pytest.mark.usefixtures("undrawn")
+def test_the_table_keeps_earlier_attacks_and_says_what_to_know(run: Any, scene: Scene, tmp_path: Path) -> None:
+    out = tmp_path / "o"
+    arguments = ("attack", "--truth", scene.raw, "--out", out)
+    reference = ("--reference", scene.truth("b.png"))
+    facts(run(*arguments, scene.file(), scene.file("b.png"), "--with", "needy", *reference, "--json"))
+    last = run(*arguments, scene.file(), "--with", "all")
+    assert last.exit_code == 0, last.output
+    assert "not run, without --reference: needy" in last.stdout
+    table = (out / "table.md").read_text()
+    rows = [line.split(" | ")[0] for line in table.splitlines() if line.startswith("| ")][2:]
+    assert rows == ["| chance", "| needy", "| nearest", "| probe"] and "b.png" not in table
+    notes = table.partition("## Notes\n\n")[2]
+    assert "- the attacker's own database is the one" in notes and "- needy: a note of the probe\n" in notes
+    assert "not run, not on subspaces (lifting): read" in notes and "--reference" not in notes
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_the_table_says_what_is_not_scored_and_not_run(run: Any, scene: Scene, tmp_path: Path) -> None:
+    arguments = ("attack", scene.words / "a.png.veil", "--with", "all", "--truth", scene.truth())
+    assert run(*arguments, "--out", tmp_path / "o").exit_code == 0
+    notes = (tmp_path / "o" / "table.md").read_text().partition("## Notes\n\n")[2]
+    assert "features of subset-14-2 are not scored" in notes
+    assert "- not run, without --reference: needy\n" in notes
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_the_histogram_has_earlier_attacks(
+    run: Any, scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[list[str]] = []
+    monkeypatch.setattr(
+        "featveil.reports.leakage_histograms.draw_leakage",
+        lambda rows, path, title: drawn.append([row.attack for row in rows]),
+    )
+    for name in ("probe", "nearest"):
+        facts(run("attack", scene.file(), "--with", name, "--truth", scene.truth(), "--out", tmp_path / "o", "--json"))
+    assert drawn == [["chance", "probe"], ["chance", "probe", "nearest"]]
+
+
+def test_a_missing_extra(refused: Any, run: Any, scene: Scene) -> None:
+    arguments = ("attack", scene.file(), "--truth", scene.truth(), "--set", "probe.label=extra")
+    result = run(*arguments, "--with", "all")
+    assert result.exit_code == 0 and result.stderr == "", result.output
+    flat = " ".join(result.stdout.split())
+    assert "not run, without an extra (this needs a-package, which is not installed: pip install" in flat
+    assert "'featveil[attacks]'): probe" in flat
+    assert facts(run(*arguments, "--with", "all", "--json"))["left_out"][-1]["attack"] == "probe"
+    assert "this needs a-package" in refused(*arguments, "--with", "probe")
+    assert run(*arguments, "--with", "probe,nearest").exit_code == 1
+
+
+def test_stopped_without_a_truth(run: Any, scene: Scene, tmp_path: Path) -> None:
+    out = tmp_path / "o"
+    stopping = ("attack", scene.file(), "--with", "probe", "--set", "probe.label=stop")
+    for more in ((), ("--out", out), ("--out", out, "--truth", scene.truth())):
+        stopped = run(*stopping, *more)
+        assert stopped.exit_code == 130 and stopped.stderr == "Stopped. Nothing was kept\n" and not out.exists()
+    stopped = run(*stopping, "--with", "nearest", "--out", out)
+    assert "Nothing was kept" in stopped.stderr and not out.exists()
+    stopped = run("attack", scene.file(), "--with", "nearest", *stopping[2:], "--out", out)
+    assert f"The same command goes on from {out}" in stopped.stderr.replace("\n", "")
+    assert [path.name for path in out.iterdir()] == ["a.png.nearest.npz"]
+
+
+@pytest.mark.usefixtures("undrawn")
 def test_a_stopped_run_goes_on(run: Any, scene: Scene, tmp_path: Path, probe: list[Knowledge]) -> None:
     out = tmp_path / "o"
     arguments = ("attack", scene.file(), "--truth", scene.truth(), "--out", out, "--with", "nearest")
@@ -290,6 +357,26 @@ def test_what_is_known(run: Any, scene: Scene, tmp_path: Path, probe: list[Knowl
     assert isinstance(probe[1].reference, Features) and probe[1].reference.kind == "sift"
     facts(run("attack", scene.file(), "--with", "needy", "--reference", scene.words / "b.png.veil", "--json"))
     assert isinstance(probe[2].reference, PrivateFeatures) and probe[2].database is None
+
+
+def test_an_adversary_without_databases(run: Any, refused: Any, scene: Scene, probe: list[Knowledge]) -> None:
+    facts(run("attack", scene.file(), "--with", "probe", "--lifting-database", "none", "--json"))
+    assert probe[0].lifting_database is None and probe[0].database is not None
+    shown = facts(run("attack", scene.file(), "--with", "all", "--database", "none", "--json"))
+    assert probe[1].lifting_database is not None and probe[1].database is None
+    assert ("nearest", "--database") in [(one["attack"], one["reason"].split()[3][:-1]) for one in shown["left_out"]]
+    assert "attack nearest needs --database" in refused(
+        "attack", scene.file(), "--with", "nearest", "--database", "none"
+    )
+
+
+def test_scale_and_orientation_are_noted(run: Any, scene: Scene) -> None:
+    raw = fv.load(scene.truth())
+    assert isinstance(raw, Features)
+    for kept in (False, True):
+        save(fv.privatize(raw, fv.Lifting(), keep_geometry=kept), scene.file())
+        notes = facts(run("attack", scene.file(), "--with", "probe", "--json"))["notes"]
+        assert any("scale and orientation" in note for note in notes) is kept
 
 
 def test_unreadable_others_are_left_out(run: Any, scene: Scene, probe: list[Knowledge]) -> None:
@@ -424,6 +511,11 @@ def test_knowledge_that_does_not_fit(refused: Any, scene: Scene, tmp_path: Path)
     assert "holds raw features: --others takes private ones" in message("--others", scene.truth())
     assert "holds raw features: --repeats takes private ones" in message("--repeats", scene.truth())
     assert "is one file for 2" in message("--repeats", scene.file(), path=scene.private)
+    assert "is the attacked release itself, which tells nothing more" in message("--repeats", scene.file())
+    assert "is the attacked release itself" in message("--repeats", scene.private)
+    for option in ("--repeats", "--others"):
+        other = f"{option} holds word sets (subset, metric), these are subspaces (lifting)"
+        assert f"attack probe needs releases of one representation: {other}" in message(option, words)
 
 
 def test_random_lifting_has_no_database(refused: Any, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:

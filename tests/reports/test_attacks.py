@@ -11,15 +11,20 @@ from featveil.reports import attack_cells, attacks_markdown, best_attacks, draw_
 
 
 def record(
-    scheme: str, attack: str, victim: str = "a", near: float = 0.5, count: int = 100, epsilon: float | None = None
+    scheme: str,
+    attack: str,
+    victim: str = "a",
+    near: float = 0.5,
+    count: int = 100,
+    epsilon: float | None = None,
+    exact: float = 0.1,
 ) -> Record:
     """One attack on one photograph."""
     parameters: dict[str, Parameter] = {"victim": victim, "kind": "sift", "max_features": 500, "sample": 100}
     parameters |= {"defense": "subset" if epsilon else "lifting", "features": 4 * count, "seconds": 0.5}
     parameters |= {"epsilon": epsilon, "bound": 0.154} if epsilon else {}
-    return Record(
-        "attacks", "town", scheme, "m", (0.6, 1 - near, near / 2, near, 0.1, 7, 1), "", count, 0, {}, attack, parameters
-    )
+    value = (0.6, 1 - near, near / 2, near, exact, 7, 1)
+    return Record("attacks", "town", scheme, "m", value, "", count, 0, {}, attack, parameters)
 
 
 RECORDS = [
@@ -47,6 +52,41 @@ def test_the_best_attack_is_neither_chance_nor_the_oracle() -> None:
     assert best["subset-8-1"].attack == "posterior"
 
 
+def test_the_best_attack_on_word_sets_names_most_words_right() -> None:
+    records = [
+        record("subset-8-1", "chance", near=0.9, exact=0.9, epsilon=8.0),
+        record("subset-8-1", "mean", near=0.8, exact=0.1, epsilon=8.0),
+        record("subset-8-1", "posterior", near=0.3, exact=0.4, epsilon=8.0),
+        record("random-2", "mean", near=0.8, exact=0.1),
+        record("random-2", "posterior", near=0.3, exact=0.4),
+    ]
+    rows = summarize_attacks(records)
+    assert {scheme: row.attack for scheme, row in best_attacks(rows).items()} == {
+        "subset-8-1": "posterior",
+        "random-2": "mean",
+    }
+    assert best_attacks(rows, lambda row: row.below_near)["subset-8-1"].attack == "mean"
+    assert best_attacks(rows, lambda row: 1.0)["random-2"].attack == "mean"  # among equals the nearer one
+
+
+def test_each_table_ends_with_the_best_by_its_own_number() -> None:
+    records = [
+        record("random-2", "mean", near=0.8, exact=0.1),
+        record("random-2", "lattice", near=0.3, exact=0.4),
+        record("random-4", "mean", near=0.8, exact=0.0),
+    ]
+    grids = {part.splitlines()[0]: part.rstrip().splitlines()[-1] for part in attacks_markdown(records).split("## ")}
+    lines = [line for heading, line in grids.items() if heading.startswith("lifting: ")]
+    assert lines == ["| **best** | mean | mean |", "| **best** | mean | mean |", "| **best** | lattice | none |"]
+
+
+def test_the_second_view_is_no_other_photograph() -> None:
+    head = attacks_markdown(RECORDS).split("## ")[0]
+    assert (
+        "inlier and closest-pair" in head and "the victim's own photograph turned, tilted, smaller and darker" in head
+    )
+
+
 def test_an_epsilon_stands_beside_that_of_the_image() -> None:
     row = summarize_attacks(RECORDS)[-1]
     assert (row.epsilon, row.image_epsilon) == (8.0, 8.0 * 400)
@@ -66,7 +106,7 @@ def test_tables_have_every_attack_and_a_dash_where_none_applies() -> None:
     grid = text.split("## ")[1]
     assert "| attack | sub-hybrid-2 | sub-hybrid-4 |" in grid
     assert "| nearest | 50.0 | - |" in grid
-    assert "| **best, by nearness** | nearest | - |" in grid
+    assert "| **best** | nearest | - |" in grid
     assert "| oracle | 99.0 | - |" in grid
 
 
@@ -74,6 +114,14 @@ def test_the_figure_has_something_on_it(tmp_path: Path) -> None:
     draw_attacks(summarize_attacks(RECORDS), tmp_path / "a.png", "title")
     image = cv2.imread(str(tmp_path / "a.png"))
     assert image is not None and image.std() > 20
+
+
+def test_nothing_is_cut_off_a_figure_of_one_scheme(tmp_path: Path) -> None:
+    one = [record("sub-hybrid-2", "chance"), record("sub-hybrid-2", "mean")]
+    draw_attacks(summarize_attacks(one), tmp_path / "a.png", "Attacks on a-dataset-with-a-name, rootsift")
+    image = cv2.imread(str(tmp_path / "a.png"))
+    assert image is not None
+    assert image[:, :2].min() == image[:, -2:].min() == image[:2].min() == image[-2:].min() == 255
 
 
 def test_other_records_and_none_at_all_are_refused(tmp_path: Path) -> None:

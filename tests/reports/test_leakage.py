@@ -84,6 +84,12 @@ def test_markdown_has_every_scheme_and_file() -> None:
     assert "| nothing |" in leakage_markdown([record("read", knows=[])])
 
 
+def test_notes_are_a_list_at_the_end() -> None:
+    text = leakage_markdown(RECORDS, ["one caveat", "not run, without --reference: inlier"])
+    assert text.endswith("|\n\n## Notes\n\n- one caveat\n- not run, without --reference: inlier\n")
+    assert "Notes" not in leakage_markdown(RECORDS)
+
+
 @pytest.mark.parametrize(
     "wrong",
     [

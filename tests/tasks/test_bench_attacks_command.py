@@ -19,6 +19,20 @@ def invoke(*arguments: object) -> Result:
     return CliRunner().invoke(app, ["attacks", *(str(argument) for argument in arguments)])
 
 
+@pytest.mark.parametrize("attacker", [".", "inside", ".."])
+def test_the_attacker_has_other_photographs(tmp_path: Path, attacker: str) -> None:
+    photos = tmp_path / "photos"
+    draw_equal_views(photos)
+    draw_equal_views(photos / "inside")
+    small = (
+        *("--only", "nearest", "--strategies", "random", "--dimensions", 2, "--epsilons", "none"),
+        *("--metric-epsilons", "none", "--images", 1, "--max-features", 20),
+    )
+    result = invoke(photos, "--attacker", photos / attacker, "--out", tmp_path / "out", *small)
+    assert isinstance(result.exception, InputError) and "share photographs" in str(result.exception)
+    assert not (tmp_path / "out").exists()
+
+
 def test_records_table_and_curve(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     draw_equal_views(tmp_path / "photos")

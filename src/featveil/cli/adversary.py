@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 ALL = "all"
 FEATURES_OF_IMAGE = 2048
+UNKNOWN = Path("none")  # where a database is named: the adversary has none, nor the built-in one
 
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 _NAMES = {int: "a whole number", float: "a number", bool: "true or false", str: "a text", type(None): "none"}
@@ -92,7 +93,10 @@ def _named(choice: Any) -> str:
 
 @dataclass(frozen=True)
 class Files:
-    """The files that an adversary is given; None or empty where it has none."""
+    """The files that an adversary is given; None or empty where none is named.
+
+    The built-in database stands in for one that is not named; UNKNOWN, for the first two, says that it has none.
+    """
 
     database: Path | None = None
     lifting_database: Path | None = None
@@ -110,9 +114,10 @@ class Adversary:
 
         self.files = files
         self.given: dict[str, Database | None] = {
-            name: None if (path := getattr(files, name)) is None else load_database(path)
-            for name in ("database", "lifting_database", "codebook")
+            name: None if (path := getattr(files, name)) in (None, UNKNOWN) else load_database(path)
+            for name in ("database", "lifting_database")
         }
+        self.given["codebook"] = None if files.codebook is None else load_database(files.codebook)
         self.others = _private_files(files.others, "--others")
         if files.others and not self.others:
             raise InputError("none of the files of --others could be used: see the lines above")
@@ -135,18 +140,31 @@ class Adversary:
         from featveil.tasks.leakage import check_codebook
 
         own = fingerprint(private)
-        repeats = (_private(beside(path, name, "--repeats"), "--repeats") for path in self.files.repeats)
+        unknown = self.files.database == UNKNOWN
         known = Knowledge(
-            database=self.given["database"] or _builtin(private.kind),
+            database=None if unknown else self.given["database"] or _builtin(private.kind),
             lifting_database=self._lifting(private),
             codebook=self._named("codebook", private),
             # A file that is attacked may lie in a folder of others: it tells nothing about itself.
             others=tuple(other for other in self.others if fingerprint(other) != own),
-            repeats=tuple(repeat for repeat in repeats if fingerprint(repeat) != own),
+            repeats=self._repeats(own, name),
             reference=self._reference(private.kind, name),
         )
         check_codebook(private, known)
         return known
+
+    def _repeats(self, own: str, name: str) -> "tuple[PrivateFeatures, ...]":
+        """Further releases of what has the fingerprint `own`; raises InputError when all that is given is itself."""
+        from featveil.tasks.file_attacks import fingerprint
+
+        given = [_private(beside(path, name, "--repeats"), "--repeats") for path in self.files.repeats]
+        found = tuple(repeat for repeat in given if fingerprint(repeat) != own)
+        if given and not found:
+            raise InputError(
+                f"--repeats {self.files.repeats[0]} is the attacked release itself, which tells nothing more:"
+                " name another release of the same features"
+            )
+        return found
 
     def _named(self, option: str, private: "PrivateFeatures") -> "Database | None":
         """The database that the release names by digest: the given one, else the built-in one if it is that."""
@@ -157,6 +175,8 @@ class Adversary:
         return builtin if builtin is not None and private.defense.get(role) == builtin.digest else None
 
     def _lifting(self, private: "PrivateFeatures") -> "Database | None":
+        if self.files.lifting_database == UNKNOWN:
+            return None
         found, named = self._named("lifting_database", private), private.defense.get("database")
         if found is not None and named is not None and found.digest != named:
             raise InputError(
@@ -192,6 +212,20 @@ def obstacle(private: "PrivateFeatures", method: "Attack", known: "Knowledge") -
             why = " (these were lifted without one)" if _lifted_alone(name, private) else ""
             message = f"attack {method.name} needs {flag(name)}, {MEANINGS[name]}{why}"
             return Obstacle(f"without {flag(name)}{why}", message)
+    return _unfit(private, method, known)
+
+
+def _unfit(private: "PrivateFeatures", method: "Attack", known: "Knowledge") -> Obstacle | None:
+    """What of that which `method` is given does not fit `private`."""
+    from featveil.attacks import REPRESENTATIONS
+
+    own = type(private.descriptors)
+    for name in ("others", "repeats"):
+        given = getattr(known, name) if name in (*method.needs, *method.uses) else ()
+        wrong = [type(one.descriptors) for one in given if type(one.descriptors) is not own]
+        if wrong:
+            short = f"{flag(name)} holds {REPRESENTATIONS[wrong[0]]}, these are {REPRESENTATIONS[own]}"
+            return Obstacle(short, f"attack {method.name} needs releases of one representation: {short}")
     try:
         known.only((*method.needs, *method.uses)).check_kind(private.kind)
     except InputError as error:

@@ -7,18 +7,25 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from featveil.cli.adversary import FEATURES_OF_IMAGE, Adversary, Files, beside, make_attacks, obstacle, veil_files
+from featveil.cli.adversary import (
+    FEATURES_OF_IMAGE,
+    Adversary,
+    Files,
+    Obstacle,
+    beside,
+    make_attacks,
+    obstacle,
+    veil_files,
+)
 from featveil.cli.attack_results import FLOOR, LeftOut, Results, list_attacks
-from featveil.cli.benching import stoppable
-from featveil.cli.console import Json, complain, progress, show
+from featveil.cli.console import Json, complain, progress, show, stderr
 from featveil.cli.extract import read_features
-from featveil.core.errors import FeatveilError, InputError
+from featveil.core.errors import FeatveilError, InputError, MissingExtraError
 from featveil.core.files import check_folder
 
 if TYPE_CHECKING:
     from featveil.attacks import Attack
     from featveil.core import PrivateFeatures
-    from featveil.core.records import Record
     from featveil.metrics import Truth
     from featveil.tasks.file_attacks import Settings, Target
     from featveil.tasks.resuming import Report
@@ -41,11 +48,14 @@ def attack(
     ] = None,
     database: Annotated[
         Path | None,
-        typer.Option(help="The attacker's own descriptors, a database file.", show_default="the built-in one"),
+        typer.Option(help="The attacker's own descriptors, a file, or none.", show_default="the built-in one"),
     ] = None,
     lifting_database: Annotated[
         Path | None,
-        typer.Option(help="Database that the features were lifted with.", show_default="the built-in one if named"),
+        typer.Option(
+            help="Database that the features were lifted with; none: the attacker does not know it.",
+            show_default="the built-in one if named",
+        ),
     ] = None,
     codebook: Annotated[
         Path | None, typer.Option(help="Codebook of word sets.", show_default="the built-in one if named")
@@ -150,18 +160,25 @@ class _Run:
 
     def all_files(self) -> Results:
         """Attack every file, under a progress bar; Ctrl-C says how to go on where something is kept."""
+        try:
+            with progress("attacking") as report:
+                for place, (name, victim) in enumerate(self.files.items()):
+                    self._try_file(name, victim, partial(_advance, report, place, len(self.files)))
+        except KeyboardInterrupt:
+            told = f"The same command goes on from {self.out}" if self._keeps() else "Nothing was kept"
+            stderr.print(f"Stopped. {told}", markup=False, highlight=False)
+            raise typer.Exit(130) from None
+        return self.results
 
-        def run(report: "Report") -> "list[Record]":
-            for place, (name, victim) in enumerate(self.files.items()):
-                self._try_file(name, victim, partial(_advance, report, place, len(self.files)))
-            return self.results.records
+    def _keeps(self) -> bool:
+        """Whether the folder holds records or, without a truth, guesses that the same command does not make again."""
+        from featveil.tasks.guesses import guess_path
 
         if self.out is None:
-            with progress("attacking") as report:
-                run(report)
-        else:
-            stoppable("attacking", self.out, run)
-        return self.results
+            return False
+        if self.truth is not None:
+            return (self.out / "records.jsonl").exists()
+        return any(guess_path(self.out, name, method).exists() for name in self.files for method in self.methods)
 
     def _try_file(self, name: str, victim: _Victim, report: "Report") -> None:
         try:
@@ -182,8 +199,13 @@ class _Run:
         target = Target(name, private, knowledge)
         methods = self._usable(target)
         self.results.note_database(private, knowledge, methods)
+        self.results.note_geometry(private)
 
         def failed(method: "Attack", error: FeatveilError) -> None:
+            if self.everything and isinstance(error, MissingExtraError):
+                obstructed = Obstacle(f"without an extra ({error})", str(error))
+                self.results.left_out.append(LeftOut(name, method.name, obstructed))
+                return
             if len(self.files) == len(self.methods) == 1:
                 raise error
             self._failed(f"{name}, {method.name}", error)

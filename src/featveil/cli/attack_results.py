@@ -31,6 +31,9 @@ _NORM_TOLERANCE = 0.01
 _OTHER_NORMS = (
     "the hidden descriptors do not have norm 1, as database entries do: that attacks with a database fail shows nothing"
 )
+_GEOMETRY = (
+    "scale and orientation of the keypoints are in the release: attacks may use them beside what is listed as known"
+)
 _LIFTED_WITH_IT = (
     "the attacker's own database is the one that these features were lifted with: --database names another"
 )
@@ -64,6 +67,12 @@ class Results:
         if used and own is not None and own.digest == private.defense.get("database"):
             self.notes[_LIFTED_WITH_IT] = None
 
+    def note_geometry(self, private: "PrivateFeatures") -> None:
+        """Remember that a release tells scale or orientation, which no attack lists as its knowledge."""
+        keypoints = private.keypoints
+        if keypoints is not None and (keypoints.scale is not None or keypoints.orientation is not None):
+            self.notes[_GEOMETRY] = None
+
     def note_norms(self, truth: "Truth") -> None:
         """Remember that hidden descriptors are much longer or shorter than what attacks guess."""
         import numpy as np
@@ -72,22 +81,43 @@ class Results:
             self.notes[_OTHER_NORMS] = None
 
     def write(self, out: Path) -> None:
-        """Write table.md and, where matplotlib is there, histogram.png of what was scored."""
+        """Write table.md and, where matplotlib is there, histogram.png of what was scored, now or in earlier runs."""
         from featveil.reports.leakage import leakage_markdown, leakage_rows
         from featveil.reports.leakage_histograms import draw_leakage
 
         self.written = [guess.path for guess in self.guesses if guess.path is not None]
         if not self.records:
             return
+        records = self._stored(out / "records.jsonl")
+        run = {(record.dataset, record.attack) for record in records}
+        absent = [one for one in self.left_out if (one.file, one.attack) not in run]
         with replacing(out / "table.md") as temporary:
-            temporary.write_text(leakage_markdown(self.records), encoding="utf-8")
+            notes = [*self._notes(records), *_not_run(absent)]
+            temporary.write_text(leakage_markdown(records, notes), encoding="utf-8")
         self.written += [str(out / name) for name in ("records.jsonl", "table.md")]
         try:
-            draw_leakage(leakage_rows(self.records), out / "histogram.png", "Distance of guesses from the truth")
+            draw_leakage(leakage_rows(records), out / "histogram.png", "Distance of guesses from the truth")
         except MissingExtraError as error:
             complain("warning", f"histogram.png was not drawn: {error}")
         else:
             self.written.append(str(out / "histogram.png"))
+
+    def _stored(self, path: Path) -> "list[Record]":
+        """All records of the files that were attacked now, of the same features, in `path`: also those of other runs.
+
+        That they agree in seed, sample and database is sure: chance is measured in every run, and was checked.
+        """
+        from featveil.core.records import read_records
+        from featveil.tasks.file_attacks import TASK
+
+        attacked = {(record.dataset, record.parameters["private"]) for record in self.records}
+        return list(
+            {
+                (record.dataset, record.attack): record
+                for record in read_records(path)
+                if record.task == TASK and (record.dataset, record.parameters.get("private")) in attacked
+            }.values()
+        )
 
     def facts(self) -> dict[str, Any]:
         """For --json: over all files, for each file, and what is to be known about it."""
@@ -100,23 +130,19 @@ class Results:
             "guesses": [asdict(guess) for guess in self.guesses],
             "left_out": [{"file": o.file, "attack": o.attack, "reason": o.obstacle.message} for o in self.left_out],
             "sources": self.sources,
-            "notes": self._notes(),
+            "notes": self._notes(self.records),
             "failed": self.failed,
             "written": self.written,
         }
 
     def not_run(self) -> list[str]:
         """The attacks that were left out, by reason."""
-        lines = []
-        for short in dict.fromkeys(one.obstacle.short for one in self.left_out):
-            names = dict.fromkeys(one.attack for one in self.left_out if one.obstacle.short == short)
-            lines.append(f"not run, {short}: {', '.join(names)}")
-        return lines
+        return _not_run(self.left_out)
 
     def text(self) -> "RenderableType":
         """For a person: a table for each scheme, what the attackers knew, what was left out and written."""
         parts = self._scored() if self.records else self._guessed()
-        notes = self._notes()
+        notes = self._notes(self.records)
         hidden = [f"and {len(notes) - _MOST_NOTES} more notes: see --json"] if len(notes) > _MOST_NOTES else []
         lines = [*notes[:_MOST_NOTES], *hidden, *self.not_run()]
         parts += [Text("")] if lines else []
@@ -161,20 +187,29 @@ class Results:
         made.columns[1].justify = "left"
         return [made, Text(""), Text("How near these guesses are is unknown without --truth.")]
 
-    def _notes(self) -> list[str]:
+    def _notes(self, records: "list[Record]") -> list[str]:
+        """What a reader of `records` and of the guesses must know."""
         from featveil.reports.leakage import leakage_rows
 
         told = dict(self.notes)
-        for row in leakage_rows(self.records):
+        for row in leakage_rows(records):
             if row.count < row.attacked:
                 told[
                     f"{row.attacked - row.count:,} of {row.attacked:,} features of {row.scheme} are not scored:"
                     " they share their position with others, and which truth is whose is unknown"
                 ] = None
-        noted = [(one.dataset, one.attack, one.parameters["note"]) for one in self.records]
+        noted = [(one.dataset, one.attack, one.parameters["note"]) for one in records]
         noted += [(guess.file, guess.attack, guess.note) for guess in self.guesses]
         several = len({file for file, _, _ in noted}) > 1
         return [*told, *(f"{attack}{f' on {file}' if several else ''}: {note}" for file, attack, note in noted if note)]
+
+
+def _not_run(left_out: list[LeftOut]) -> list[str]:
+    lines = []
+    for short in dict.fromkeys(one.obstacle.short for one in left_out):
+        names = dict.fromkeys(one.attack for one in left_out if one.obstacle.short == short)
+        lines.append(f"not run, {short}: {', '.join(names)}")
+    return lines
 
 
 def list_attacks() -> "tuple[dict[str, Any], RenderableType]":

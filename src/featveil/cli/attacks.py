@@ -9,6 +9,7 @@ import typer
 
 from featveil.cli.benching import real_numbers, split, stoppable, whole_numbers, write_reports
 from featveil.cli.console import Json, progress, show, table
+from featveil.core.errors import InputError
 from featveil.core.files import make_folder
 
 if TYPE_CHECKING:
@@ -51,13 +52,15 @@ def attacks(
     """All attacks against all defenses: how near the guesses come to the hidden descriptors.
 
     Take photographs that are not those of the lifting database (`featveil database info`), nor the attacker's. Stop it
-    with Ctrl-C at any time: the same command goes on where it stopped (from OUT/records.jsonl).
+    with Ctrl-C at any time: the same command goes on where it stopped (from OUT/records.jsonl). The best attack on each
+    defense is shown: by guesses that come near, on word sets by words named right.
 
     Example: featveil bench attacks victims/ --attacker photos/ --out results/ --strategies sub-hybrid --dimensions 4
     """
     from featveil.tasks.attacks import Settings, Study, make_schemes, make_trials, run_resumable
     from featveil.tasks.victims import own_database
 
+    _check_apart(victims, attacker)
     settings = Settings(kind, max_features, seed, sample)
     schemes = make_schemes(
         kind,
@@ -75,6 +78,18 @@ def attacks(
     path = out / "records.jsonl"
     records = stoppable("attacks", path, lambda report: run_resumable(study, path, report))
     _publish(records, out, json)
+
+
+def _check_apart(victims: Path, attacker: list[Path]) -> None:
+    """Raise InputError when a folder of the attacker's photographs is that of the victims, inside it or around it."""
+    own = victims.resolve()
+    for folder in attacker:
+        other = folder.resolve()
+        if folder.is_dir() and (other.is_relative_to(own) or own.is_relative_to(other)):
+            raise InputError(
+                f"--attacker {folder} and {victims} share photographs: the attacker's database would hold what is"
+                " hidden; name a folder of other photographs"
+            )
 
 
 def _unless_none(text: str, parse: "Callable[[], tuple[Any, ...]]") -> "tuple[Any, ...]":

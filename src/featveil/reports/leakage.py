@@ -82,8 +82,8 @@ def leakage_cells(rows: Sequence[LeakageRow]) -> list[tuple[str, ...]]:
     ]
 
 
-def leakage_markdown(records: Sequence[Record]) -> str:
-    """One table for each scheme over all files, then one for each file where there are several."""
+def leakage_markdown(records: Sequence[Record], notes: Sequence[str] = ()) -> str:
+    """One table for each scheme over all files, then one for each file where there are several, and the `notes`."""
     if not records:
         raise InputError("there is no record to make a table of")
     parts = [
@@ -100,6 +100,8 @@ def leakage_markdown(records: Sequence[Record]) -> str:
         for file in files:
             rows = leakage_rows([record for record in records if record.dataset == file])
             parts.append(f"## {file}\n\n{_tables(rows, '###')}")
+    if notes:
+        parts.append("## Notes\n\n" + "".join(f"- {note}\n" for note in notes))
     return "\n".join(parts)
 
 
