@@ -233,6 +233,9 @@ def _record(study: Study, releases: _Releases, victim: Victim, scheme: Scheme, t
     parameters: dict[str, Parameter] = {"victim": victim.name, **_parameters(scheme), **settings.shared()}
     parameters |= {"own_database": study.database.digest[:16], "features": len(victim.features)}
     parameters |= {"seconds": round(outcome.seconds, 3)}
+    if isinstance(scheme.defense, Subset) and scheme.defense.codebook is not None:
+        words = len(scheme.defense.codebook)
+        parameters["bound"] = posterior_bound(scheme.defense.epsilon, np.full(words, 1 / words))
     return leakage_record(outcome, TASK, study.dataset, scheme.name, trial.name, settings.seed, parameters)
 
 
@@ -245,9 +248,6 @@ def _parameters(scheme: Scheme) -> dict[str, Parameter]:
     made: dict[str, Parameter] = {"defense": spec["name"]}
     for name in ("strategy", "dimension", "epsilon", "subset_size"):
         made |= {name: spec[name]} if name in spec else {}
-    if isinstance(scheme.defense, Subset) and scheme.defense.codebook is not None:
-        words = len(scheme.defense.codebook)
-        made["bound"] = posterior_bound(scheme.defense.epsilon, np.full(words, 1 / words))
     for name in ("database", "codebook"):
         made |= {name: str(spec[name])[:16]} if spec.get(name) else {}
     return made
