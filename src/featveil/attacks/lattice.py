@@ -3,7 +3,7 @@
 Ours. OpenCV's descriptors are integer vectors of norm near 512, scaled to norm 1 before they are lifted, so the linear
 span of the subspace holds them unscaled, and lattice reduction (integers.py) finds them.
 Knows:      nothing but the subspace; the lifting database, where known, tells which candidates are confounders.
-Breaks:     plain SIFT under every lifting strategy; stored at half precision, nearly all up to m = 8, a third at 16.
+Breaks:     plain SIFT under every lifting strategy; stored at half precision, nearly all up to m = 8, some at 16.
 Fails:      on RootSIFT and learned descriptors, which are not whole numbers at any scale.
 """
 
