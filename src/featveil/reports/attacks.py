@@ -86,7 +86,7 @@ def attacks_markdown(records: Sequence[Record]) -> str:
         f"{found['kind']}, at most {found['max_features']} features of each of {max(row.victims for row in rows)}"
         f" photographs, of which attacks that treat each feature by itself see {found['sample']}; seed {one.seed}."
         " A name after + is what the adversary has beyond what the attack needs (`featveil attack --list`); geometry:"
-        " the release has scale and orientation of the keypoints. The oracle knows the truth: it is a bound, no"
+        " the release has scale and orientation of the keypoints. The oracle knows the truth: it is no"
         " adversary. The second view that inlier and closest-pair are given is the victim's own photograph turned,"
         " tilted, smaller and darker, which flatters these two: another photograph of the place tells less. best: the"
         " attack with the largest number above, chance and oracle left out (none: all are 0). - : the attack does not"
