@@ -172,7 +172,9 @@ def _grid(rows: Sequence[AttackRow], value: Value) -> str:
 
 def _bounds(rows: Sequence[AttackRow]) -> str:
     """The last line of the table of exact recoveries: what the guarantee allows."""
-    bounds = dict.fromkeys(row.scheme for row in rows) | {row.scheme: row.bound for row in rows if row.bound is not None}
+    bounds = dict.fromkeys(row.scheme for row in rows) | {
+        row.scheme: row.bound for row in rows if row.bound is not None
+    }
     if all(bound is None for bound in bounds.values()):
         return ""
     cells = ["-" if bound is None else f"{100 * bound:.1f}" for bound in bounds.values()]

@@ -154,7 +154,9 @@ def _leak_headline(rows: Sequence[LeakRow]) -> str:
     found = best.leakage
     if found.exact > 0:
         return f"The attack {html.escape(best.attack)} found {100 * found.exact:.0f}% of the features exactly."
-    return f"The attack {html.escape(best.attack)} came nearer than {CLOSE:g} to {100 * found.below_close:.0f}% of them."
+    return (
+        f"The attack {html.escape(best.attack)} came nearer than {CLOSE:g} to {100 * found.below_close:.0f}% of them."
+    )
 
 
 def _leak_row(row: LeakRow) -> str:
