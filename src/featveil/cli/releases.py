@@ -121,8 +121,8 @@ class Releases:
             share = float(coin.probability) / self.method.subset_size
             chance = f"{min(share, 0.999):.1%}" if share >= 0.001 else "below 0.1%"
             return (
-                f"a blind guess at the true word of a feature is right {chance} of the time; none beats the bound from its"
-                " own words, but overlapping features add theirs"
+                f"a blind guess at the true word of a feature is right {chance} of the time; none beats the bound"
+                " from its own words, but overlapping features add theirs"
             )
         if isinstance(self.method, Metric):
             twice = 2 * self.method.epsilon
