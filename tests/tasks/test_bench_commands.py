@@ -18,7 +18,7 @@ WHAT = {
     "tradeoff": "{scenes} --codebook {book} --max-features 50",
     "oracle": "{photos} --database {photos}",
     "assumptions": "{photos}",
-    "attacks": "{photos} --attacker {photos} --database-size 300",
+    "attacks": "{photos} --attacker {book}",
 }
 # Settings that make it quick, and the number of records.
 QUICK = {
@@ -88,7 +88,7 @@ MISTAKES = {
         ("--dimensions", "2,x", "--dimensions must be whole numbers"),
         ("--epsilons", "10,x", "--epsilons must be numbers"),
         ("--metric-epsilons", "-1", "above 0"),
-        ("--attacker", "nowhere", "nowhere"),
+        ("--attacker", "nowhere", "one database file, or folders"),
         ("--kind", "orb", "orb"),
         ("--seed", "-1", "seed"),
     ],

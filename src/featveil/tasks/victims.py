@@ -70,6 +70,8 @@ def own_database(
         if database.kind != kind:
             raise InputError(f"{sources[0]} holds {database.kind} descriptors, the victims' are {kind}")
         return database
+    if any(source.is_file() for source in sources):
+        raise InputError("an attacker has one database file, or folders of photographs: several were named")
     if size < 1:
         raise InputError(f"the attacker needs at least one descriptor, got {size}")
     files = [path for source in sources for path in image_files(source)]
