@@ -8,7 +8,7 @@ hidden descriptor lies in this subspace.
 
 import numpy as np
 
-from featveil.attacks.overlapping import BINS, CELLS, map_cells, turn_bins
+from featveil.attacks.overlapping import BINS, CELLS, carry, map_cells, turn_bins
 from featveil.core import Subspaces
 from featveil.core.arrays import Float32, Float64, Integers
 from featveil.databases import builtin
@@ -66,18 +66,13 @@ class Evidence:
             shifts, taken = np.repeat(shift[part], hypotheses, axis=0), np.repeat(values[part], hypotheses, axis=0)
             sizes = np.repeat(scales[0][part], hypotheses), np.repeat(scales[1][part], hypotheses)
             _, cells, weight = map_cells(shifts, sizes, (own, other), _STEPS)
-            predicted = self._predict(cells, turn_bins(own - other), taken)
+            # RootSIFT is linear in its squares only.
+            taken = taken * np.abs(taken) if self.kind == "rootsift" else taken
+            predicted = carry(taken, cells, turn_bins(own - other))
             shape = (len(rows[part]), hypotheses)
             weight = np.clip(weight, 0, 1).reshape(*shape, CELLS)
             found[part] = self._ratio(rows[part], predicted.reshape(*shape, CELLS * BINS), weight)
         return found
-
-    def _predict(self, cells: Float32, turned: Float32, values: Float32) -> Float32:
-        taken = values.reshape(-1, CELLS, BINS)
-        if self.kind == "rootsift":
-            taken = taken * np.abs(taken)
-        moved = cells @ taken @ turned.transpose(0, 2, 1)
-        return np.asarray(moved.reshape(-1, CELLS * BINS))
 
     def _ratio(self, rows: Integers, predicted: Float32, weight: Float32) -> Float64:
         """Log-likelihood ratio (g, h) of predictions (g, h, 128) with weights (g, h, 16) to the mean alone."""

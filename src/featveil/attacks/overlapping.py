@@ -70,9 +70,14 @@ def predict(values: Floats, overlaps: Overlaps) -> tuple[Float32, Float32]:
     Predictions have the norm that they come out with, which is not that of a descriptor: compare directions. Weights
     (p, 128) say how much of each component the other keypoint saw, from 0 to 1.
     """
-    taken = values[overlaps.second].astype(np.float32).reshape(-1, CELLS, BINS)
-    moved = overlaps.cells @ taken @ overlaps.bins.transpose(0, 2, 1)
-    return np.asarray(moved.reshape(-1, CELLS * BINS), np.float32), np.repeat(overlaps.weight, BINS, axis=1)
+    moved = carry(values[overlaps.second], overlaps.cells, overlaps.bins)
+    return moved, np.repeat(overlaps.weight, BINS, axis=1)
+
+
+def carry(values: Floats, cells: Float32, bins: Float32) -> Float32:
+    """Descriptors (p, 128) as `cells` (p, 16, 16) and `bins` (p, 8, 8) map them."""
+    moved = cells @ values.astype(np.float32).reshape(-1, CELLS, BINS) @ bins.transpose(0, 2, 1)
+    return np.asarray(moved.reshape(-1, CELLS * BINS), np.float32)
 
 
 def _candidates(keypoints: Keypoints, neighbours: int) -> tuple[Integers, Integers]:

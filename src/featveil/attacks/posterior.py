@@ -85,8 +85,12 @@ def _note(seen: PrivateFeatures, knowledge: Knowledge, prior: Float64) -> str:
     if seen.defense.get("name") != "subset" or not all(isinstance(epsilon, float) for epsilon in epsilons):
         return ""
     total = math.fsum(float(str(epsilon)) for epsilon in epsilons)
-    bound = posterior_bound(total, prior)
-    return f"at most {bound:.1%} right by any attack on each feature's own words, of epsilon {total:g}"
+    most = posterior_bound(total, prior)
+    bound = f"at most {most:.1%} right by any attack on each feature's own words, of epsilon {total:g}"
+    size = seen.defense.get("subset_size")
+    if knowledge.repeats or not isinstance(size, int):
+        return bound
+    return f"{bound}; {subset_optimum(total, size, prior):.1%} by the best one on sets of {size}"
 
 
 def _check_prior(prior: Float64) -> None:

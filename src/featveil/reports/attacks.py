@@ -17,7 +17,7 @@ from featveil.reports.figures import blank_figure, write_figure
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_FLOOR, _NOT_ADVERSARIES = "chance", ("chance", "oracle")
+_NOT_ADVERSARIES = ("chance", "oracle")
 _PARTS = ("identity", "lifting", "subset", "metric")
 _WORD_SETS = ("subset", "metric")
 _NARROWEST = 5.2  # inches of a figure: its title fits
