@@ -44,6 +44,27 @@ def test_options_leave_fewer_matches(run: Any, image: Path, shifted: Path) -> No
     assert count() >= count("--ratio", 0.5)
 
 
+def test_private_with_private_on_the_sphere(run: Any, image: Path, shifted: Path) -> None:
+    seen = np.asarray(cv2.imread(str(shifted)), np.float64)
+    noisy = seen + np.random.default_rng(5).normal(0, 25, seen.shape)
+    cv2.imwrite(str(shifted), noisy.clip(0, 255).astype(np.uint8))
+    for path in (image, shifted):
+        private = fv.privatize(fv.extract(path, max_features=300), fv.Lifting(dimension=16))
+        fv.save(private, path.with_suffix(".veil"))
+    both = ("match", image.with_suffix(".veil"), shifted.with_suffix(".veil"), "--json")
+    plain, on_sphere = (run(*both, *more) for more in ((), ("--on-sphere",)))
+    assert on_sphere.exit_code == 0, on_sphere.output
+    assert json.loads(on_sphere.stdout)["inliers"] > 1.05 * json.loads(plain.stdout)["inliers"] > 50
+
+
+def test_on_sphere_is_refused_where_it_means_nothing(refused: Any, image: Path, tmp_path: Path) -> None:
+    features = fv.extract(image, max_features=30)
+    fv.save(fv.privatize(features, fv.Subset(epsilon=10, subset_size=2)), tmp_path / "words.veil")
+    assert "word sets" in refused("match", tmp_path / "words.veil", image, "--on-sphere")
+    fv.save(fv.Features(fv.Points(2 * features.descriptors.values), "sift"), tmp_path / "long.veil")
+    assert "norm 1" in refused("match", tmp_path / "long.veil", image, "--on-sphere")
+
+
 @pytest.mark.parametrize("given", [False, True])
 def test_picture_of_private_features(
     run: Any, private: Path, image: Path, shifted: Path, tmp_path: Path, given: bool

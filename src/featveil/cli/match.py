@@ -33,6 +33,10 @@ def match(
         float | None, typer.Option(help="Keep it only if it is nearer than this share of the second nearest.")
     ] = None,
     max_distance: Annotated[float | None, typer.Option(help="Keep it only if it is at most this far.")] = None,
+    on_sphere: Annotated[
+        bool,
+        typer.Option("--on-sphere", help="Compare subspaces only where they have norm 1: for private with private."),
+    ] = False,
     codebook: Annotated[
         Path | None, typer.Option(help="Codebook file of word sets.", show_default="the built-in one")
     ] = None,
@@ -61,7 +65,7 @@ def match(
     """
     _check_outputs(a, b, out, picture, images)
     first, second = _sides(a, b, kind, max_features)
-    tests = {"mutual": mutual, "ratio": ratio, "max_distance": max_distance}
+    tests = {"mutual": mutual, "ratio": ratio, "max_distance": max_distance, "on_sphere": on_sphere}
     found = _matched(first, second, tests, codebook, rule)
     words = first.has_words or second.has_words
     agree, chance = _verified(first, second, found, words)

@@ -4,10 +4,12 @@ from featveil.distances.dual import Dual, dual_matrix, from_dual, to_dual
 from featveil.distances.pruning import nearest_pruned
 from featveil.distances.residual import pair_distances
 from featveil.distances.search import Nearest, matrix, nearest, nearest_both_ways
+from featveil.distances.sphere import distances_to_sphere, sphere_distances
 
 __all__ = [
     "Dual",
     "Nearest",
+    "distances_to_sphere",
     "dual_matrix",
     "from_dual",
     "matrix",
@@ -15,5 +17,6 @@ __all__ = [
     "nearest_both_ways",
     "nearest_pruned",
     "pair_distances",
+    "sphere_distances",
     "to_dual",
 ]

@@ -16,14 +16,16 @@ def match(
     mutual: bool = True,
     ratio: float | None = None,
     max_distance: float | None = None,
+    on_sphere: bool = False,
     codebook: Database | None = None,
     rule: WordRule = "vocabulary",
 ) -> Matches:
     """Match raw or private features with raw or private features.
 
-    Points and subspaces are matched by exact Euclidean distance; `mutual`, `ratio` and `max_distance` are explained in
-    `NearestMatcher`. Word sets are matched through their `codebook` (default: the built-in one) by a `rule` that
-    `WordMatcher` explains, with several candidates a feature. Raises InputError when the two are not comparable.
+    Points and subspaces are matched by exact Euclidean distance; `mutual`, `ratio`, `max_distance` and `on_sphere` are
+    explained in `NearestMatcher`. Word sets are matched through their `codebook` (default: the built-in one) by a
+    `rule` that `WordMatcher` explains, with several candidates a feature. Raises InputError when the two are not
+    comparable.
     """
     for features in (a, b):
         if not isinstance(features, Features | PrivateFeatures):
@@ -34,9 +36,11 @@ def match(
     if not any(isinstance(side.descriptors, WordSets) for side in (a, b)):
         if codebook is not None:
             raise InputError("a codebook is for word sets, and neither side has any: leave it out")
-        return NearestMatcher(mutual, ratio, max_distance).match(a.descriptors, b.descriptors)
+        return NearestMatcher(mutual, ratio, max_distance, on_sphere).match(a.descriptors, b.descriptors)
     if not mutual or ratio is not None or max_distance is not None:
         raise InputError("word sets have no mutual, ratio or max_distance test: verify the candidates geometrically")
+    if on_sphere:
+        raise InputError("on_sphere is for subspaces, and word sets have none: leave it out")
     return WordMatcher(_codebook(a, b, codebook), rule).match(a.descriptors, b.descriptors)
 
 
