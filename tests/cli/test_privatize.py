@@ -41,12 +41,7 @@ def test_release_of_a_raw_file(run: Any, raw: Path, tmp_path: Path) -> None:
 
 def test_what_is_said_to_a_person(run: Any, image: Path, tmp_path: Path) -> None:
     shown = run("privatize", image, "--out", tmp_path / "out.veil").stdout
-    for words in (
-        "sub-hybrid, dimension 4",
-        "nothing is proved",
-        "position of every feature",
-        "attacks    exist",
-    ):
+    for words in ("sub-hybrid, dimension 4", "nothing is proved", "position of every feature"):
         assert words in shown
     assert "scale" not in shown
     kept = run("privatize", image, "--out", tmp_path / "kept.veil", "--keep-geometry").stdout
@@ -185,4 +180,70 @@ def test_subspaces_that_match_nothing_private_are_warned_of_once(run: Any, image
     assert result.exit_code == 0, result.output
     assert result.stderr.count("matched with raw features only") == 1
     quiet = run("privatize", image, "--out", image.with_name("b.veil"), *options, "--dimension", 63)
-    assert "warning" not in quiet.stderr
+    assert "matched with raw features only" not in quiet.stderr
+
+
+SOUND = ("--defense", "subset", "--epsilon", 8, "--max-features", 20)
+
+
+def test_known_attacks_are_one_line_of_warning(run: Any, image: Path, shifted: Path) -> None:
+    result = run("privatize", image, shifted, "--out", image.parent / "out", "--max-features", 20)
+    assert result.exit_code == 0 and result.stderr.count("\n") == 1, result.output
+    assert result.stderr.startswith("warning: plain sift under lifting: the lattice attack finds")
+    assert "; 3 more: vertex, database, overlap; --strict refuses" in result.stderr
+    assert "attacks  " not in result.stdout
+    sound = run("privatize", image, "--out", image.with_name("sound.veil"), *SOUND)
+    assert (sound.exit_code, sound.stderr) == (0, "")
+    assert "attacks    a blind guess" in sound.stdout
+
+
+def test_weaknesses_for_machines(run: Any, raw: Path, tmp_path: Path) -> None:
+    """Of the kind that the file holds, which no option names."""
+    result = run("privatize", raw, "--out", tmp_path / "x.veil", "--keep-geometry", "--json")
+    found = json.loads(result.stdout)["weaknesses"]
+    assert [weakness["attack"] for weakness in found] == ["lattice", "vertex", "database", "overlap"]
+    assert all(set(weakness) == {"choice", "attack", "finding", "advice", "message"} for weakness in found)
+    assert found[-1]["choice"] == "overlapping keypoints with scale and orientation"
+    sound = run("privatize", raw, "--out", tmp_path / "y.veil", *SOUND, "--json")
+    assert json.loads(sound.stdout)["weaknesses"] == []
+
+
+def test_several_kinds_are_one_warning(run: Any, image: Path, tmp_path: Path) -> None:
+    found = [(kind, fv.extract(image, kind, 20)) for kind in ("rootsift", "sift")]
+    hloc.write_features(tmp_path / "f.h5", found)
+    result = run("privatize", tmp_path / "f.h5", "--out", tmp_path / "out")
+    assert result.exit_code == 0 and result.stderr.count("\n") == 1, result.output
+    assert "plain sift" in result.stderr and "; 3 more: vertex, database, overlap;" in result.stderr
+
+
+def test_nothing_new_is_nothing_to_warn_of(run: Any, raw: Path, tmp_path: Path) -> None:
+    command = ("privatize", raw, "--out", tmp_path / "x.veil")
+    assert "warning" in run(*command).stderr
+    assert run(*command, "--resume").stderr == ""
+
+
+def test_strict_refuses_and_lists_everything(refused: Any, image: Path, raw: Path, tmp_path: Path) -> None:
+    hloc.write_features(tmp_path / "f.h5", [("a", fv.extract(image, "sift", 20))])
+    for source in (image, raw, tmp_path / "f.h5"):
+        said = refused("privatize", source, "--out", tmp_path / "x.veil", "--strict")
+        for attack in ("lattice", "vertex", "database", "overlap"):
+            assert f"the {attack} attack" in said
+    said = refused("privatize", image, "--out", tmp_path / "x.veil", "--strict", "--kind", "rootsift")
+    assert "lattice" not in said and "vertex" in said
+    large = ("--defense", "subset", "--epsilon", 10.5)
+    assert "epsilon 10.5" in refused("privatize", image, "--out", tmp_path / "x.veil", "--strict", *large)
+
+
+def test_strict_lets_what_is_sound_pass(run: Any, refused: Any, raw: Path, tmp_path: Path) -> None:
+    assert run("privatize", raw, "--out", tmp_path / "x.veil", "--strict", *SOUND).exit_code == 0
+    assert isinstance(fv.load(tmp_path / "x.veil").descriptors, fv.WordSets)
+    (tmp_path / "cut.veil").write_bytes(raw.read_bytes()[:-50])
+    said = refused("privatize", tmp_path / "cut.veil", "--out", tmp_path / "y.veil", "--strict")
+    assert "cut.veil" in said and "known to be broken" not in said
+
+
+def test_a_refusal_for_one_input_is_one_for_all(refused: Any, image: Path, tmp_path: Path) -> None:
+    """Lifting of a kind without zeros is weak for fewer reasons, but the reasons of every input count."""
+    found = [("a", "rootsift"), ("b", "sift")]
+    hloc.write_features(tmp_path / "f.h5", [(name, fv.extract(image, kind, 20)) for name, kind in found])
+    assert "lattice" in refused("privatize", tmp_path / "f.h5", "--out", tmp_path / "out", "--strict")

@@ -8,6 +8,7 @@ from featveil.databases import builtin
 from featveil.defenses import DEFENSES, privatize
 from featveil.distances import matrix
 from featveil.formats.veil import decode, encode
+from pools import memory_pool
 
 BOUNDED = ("naive", "subset", "metric")
 
@@ -20,6 +21,8 @@ def features(n: int = 6, kind: str = "sift") -> Features:
 
 def make(name: str) -> Any:
     """The defense with as few settings as it takes."""
+    if name == "hardened":
+        return DEFENSES[name](pool=memory_pool())
     return DEFENSES[name](epsilon=10.0) if name in BOUNDED else DEFENSES[name]()
 
 
@@ -63,9 +66,10 @@ class TestEveryDefense:
         def refuse(*_: object) -> None:
             raise AssertionError("a release must draw from the operating system")
 
+        defense = make(name)
         for source in ("default_rng", "random", "rand", "uniform"):
             monkeypatch.setattr(np.random, source, refuse)
-        privatize(features(), make(name))
+        privatize(features(), defense)
 
     def test_it_claims_an_epsilon_exactly_where_one_is_proved(self, name: str) -> None:
         private = privatize(features(), make(name))

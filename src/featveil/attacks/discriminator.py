@@ -24,8 +24,9 @@ from featveil.core import InputError, Points, PrivateFeatures, Subspaces
 from featveil.core.arrays import Float32, Float64
 from featveil.databases import Database
 from featveil.databases.database import QUANTIZED_KINDS, quantized, unit_rows
-from featveil.defenses import Lifting
+from featveil.defenses import Hardened, Lifting
 from featveil.distances import nearest
+from featveil.pool import Pool
 
 _POOL = 32768  # descriptors of its own that are made use of
 _FEWEST = 20  # lists that a ranker is trained on; with less, candidates are ranked by their energy
@@ -104,6 +105,9 @@ def _lift(
     with means alone, the ranker would be sure of itself among real ones too.
     """
     m, confounders = subspaces_of(seen).dimension, confounders_of(seen)
+    if seen.defense.get("name") == "hardened" and len(own) >= confounders * len(lessons):
+        pool = Pool.in_memory(own, seen.kind, rng)
+        return Hardened(confounders, m, pool).privatize(Points(lessons), rng)
     parted = str(seen.defense.get("strategy")).startswith("sub-")
     if confounders and (database is None or len(database) // (database.parts if parted else 1) < confounders):
         entries = rng.permutation(np.concatenate([_centres(own, seen.kind), own[-_ENTRIES:]]))

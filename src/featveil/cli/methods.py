@@ -17,6 +17,7 @@ def make_defense(name: str, options: dict[str, Any], database: Path | None, dige
     """
     from featveil.databases import load_database
     from featveil.defenses import DEFENSES
+    from featveil.pool import Pool
 
     usable = [known for known in DEFENSES if known != "identity"]
     if name not in DEFENSES:
@@ -28,6 +29,10 @@ def make_defense(name: str, options: dict[str, Any], database: Path | None, dige
             raise InputError(f"{_flag(option)} does not belong to {name}: {_takes(list(fields))}")
     if "epsilon" in fields and "epsilon" not in given:
         raise InputError(f"{name} needs --epsilon, the bound on what a descriptor leaks: see featveil subset plan")
+    if "pool" in fields and "pool" not in given:
+        raise InputError(f"{name} needs --pool, descriptors that only this device has: see featveil pool create")
+    if "pool" in given:
+        given["pool"] = Pool(given["pool"])
     if digest is not None and database is None:
         raise InputError("--database-digest needs --database: the built-in one is verified by itself")
     if database is not None:

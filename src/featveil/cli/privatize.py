@@ -1,15 +1,16 @@
 """featveil privatize: raw features or images -> private features, which may be sent."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from featveil.cli.console import Json, complain, progress
 from featveil.cli.extract import HDF5, Work, finish, has_images, named_images, read_features, targets
 from featveil.cli.methods import make_defense
-from featveil.cli.releases import Releases
+from featveil.cli.releases import Released, Releases
 from featveil.core.errors import FeatveilError, InputError, PrivacyError
 from featveil.core.files import make_folder, replacing
 
@@ -26,7 +27,10 @@ def privatize(
     ],
     out: Annotated[Path, typer.Option(help="A .veil file for one input, else a folder.")],
     defense: Annotated[
-        str, typer.Option(help="How descriptors are hidden: lifting, or with a proven bound subset, metric or naive.")
+        str,
+        typer.Option(
+            help="How descriptors are hidden: lifting, hardened, or with a proven bound subset, metric or naive."
+        ),
     ] = "lifting",
     strategy: Annotated[
         str | None,
@@ -36,10 +40,17 @@ def privatize(
         ),
     ] = None,
     dimension: Annotated[
-        int | None, typer.Option(help="Lifting: dimension of the subspaces.", show_default="4")
+        int | None,
+        typer.Option(help="Lifting, hardened: dimension of the subspaces.", show_default="lifting 4, hardened 16"),
     ] = None,
     random_share: Annotated[
         float | None, typer.Option(help="Lifting: share of random directions.", show_default="the strategy's")
+    ] = None,
+    confounders: Annotated[
+        int | None, typer.Option(help="Hardened: real descriptors that each is hidden among.", show_default="4")
+    ] = None,
+    pool: Annotated[
+        Path | None, typer.Option(help="Hardened: pool of the device's own photographs (featveil pool create).")
     ] = None,
     epsilon: Annotated[
         float | None, typer.Option(help="Subset, metric, naive: bound on the leakage of each descriptor.")
@@ -67,6 +78,9 @@ def privatize(
     keep_geometry: Annotated[
         bool, typer.Option("--keep-geometry", help="Also release scale, orientation and response: they leak.")
     ] = False,
+    apart: Annotated[
+        bool, typer.Option("--apart", help="Release only features that do not overlap: few, but they do not tell.")
+    ] = False,
     allow_line: Annotated[
         bool, typer.Option("--allow-line", help="Lifting: permit dimension 1, which hides almost nothing.")
     ] = False,
@@ -82,6 +96,7 @@ def privatize(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Release again; two releases together reveal more than one.")
     ] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Refuse choices that known attacks break.")] = False,
     json: Json = False,
 ) -> None:
     """Hide descriptors so that they still match. Randomness is the operating system's; there is no seed.
@@ -90,15 +105,18 @@ def privatize(
 
     Example: featveil privatize query.jpg --out query.veil --defense subset --epsilon 10
     """
-    options = {"strategy": strategy, "dimension": dimension, "random_share": random_share}
+    options: dict[str, Any] = {"strategy": strategy, "dimension": dimension, "random_share": random_share}
     options |= {"epsilon": epsilon, "subset_size": subset_size, "allow_line": allow_line or None}
+    options |= {"confounders": confounders, "pool": pool}
     method = make_defense(defense, options, database, database_digest)
     account = _account(ledger, subject, method)
     sources = _sources(features, kind, max_features)
+    releases = Releases(method, Released(keep_geometry, apart), account)
+    if strict:
+        _refuse_weak(releases, sources)
     planned = targets(list(sources), out)
     skipped = _check_targets(sources, planned, resume, overwrite)
     _check_settings([planned[name] for name in skipped], method)
-    releases = Releases(method, keep_geometry, account)
     work = Work(lambda path: releases.make(_raw(sources[str(path)])), len(planned))
     work.skipped = len(skipped)
     with progress("privatizing") as report:
@@ -106,6 +124,8 @@ def privatize(
         for name, target in planned.items():
             if name not in skipped:
                 _release_one(name, target, work, releases)
+    if work.written:
+        releases.warn()
     finish(work, out, releases.facts(work.features), json, releases.text())
 
 
@@ -153,6 +173,29 @@ def _sources(inputs: list[Path], kind: str | None, max_features: int | None) -> 
             if found.setdefault(name, source) != source:
                 raise InputError(f"{found[name].path} and {path} both hold {name!r}: use two folders")
     return found
+
+
+def _refuse_weak(releases: Releases, sources: dict[str, _Source]) -> None:
+    """Raise PrivacyError when an attack is known to work on what would be released of any source.
+
+    A source whose kind cannot be read is left to fail when its turn comes.
+    """
+    from featveil.defenses import refuse
+
+    kinds: set[str] = set()
+    for source in sources.values():
+        with suppress(FeatveilError):
+            kinds.add(_kind(source))
+    refuse(releases.weaknesses(kinds))
+
+
+def _kind(source: _Source) -> str:
+    """The kind of the descriptors in `source`, of which no more is read than that takes."""
+    from featveil.formats import hloc, veil
+
+    if source.name is not None:
+        return hloc.kind_of(source.path, source.name) or source.kind or ""
+    return veil.load(source.path).kind if source.path.suffix.lower() == ".veil" else source.kind or "sift"
 
 
 def _check_targets(sources: dict[str, _Source], planned: dict[str, Path], resume: bool, overwrite: bool) -> set[str]:

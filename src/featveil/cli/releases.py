@@ -1,28 +1,37 @@
 """What the privatize command says about its releases: the guarantee, what leaks, what attacks are known."""
 
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from featveil.cli.console import complain, number
 
 if TYPE_CHECKING:
     from featveil.core import Account, Defense, Features, PrivateFeatures
+    from featveil.defenses import Weakness
 
-_LIFTING_ATTACKS = "database lookup, clustering of features, a learned ranker"
-_ON_SIFT = "the exact zeros of SIFT (most features, up to dimension 8, without any database), overlap of keypoints"
-_ON_INTEGERS = "lattice reduction (nearly every feature, measured up to dimension 16, without any database)"
 _ALWAYS_MEET = "subspaces of half the descriptor size always meet, so these can be matched with raw features only"
 _NOT_SHOWN = ("name", "random_directions", "epsilon")  # epsilon stands in the next line, with that of the image
 _THREATS = "docs/threat-model.md"
 
 
+@dataclass(frozen=True)
+class Released:
+    """Which part of the keypoints is released: their geometry too, or only those that lie apart."""
+
+    keep_geometry: bool = False
+    apart: bool = False
+
+
 class Releases:
     """Makes the releases of one command, and remembers what they add up to for the summary."""
 
-    def __init__(self, method: "Defense", keep_geometry: bool, account: "Account | None") -> None:
-        self.method, self.keep_geometry, self.account = method, keep_geometry, account
+    def __init__(self, method: "Defense", released: Released, account: "Account | None") -> None:
+        self.method, self.released, self.account = method, released, account
         self.last: PrivateFeatures | None = None
         self.largest = self.images = self.total = 0  # features of the largest image, images, features of all
         self.bytes = 0
+        self.kinds: set[str] = set()  # of descriptors, in what was released
         self.left: float | None = None  # of the account
 
     def make(self, features: "Features") -> "PrivateFeatures":
@@ -31,7 +40,7 @@ class Releases:
         from featveil.defenses import privatize
 
         first = self.last is None
-        self.last = privatize(features, self.method, keep_geometry=self.keep_geometry)
+        self.last = privatize(features, self.method, **asdict(self.released))
         hidden = self.last.descriptors
         if first and isinstance(hidden, Subspaces) and 2 * hidden.dimension >= hidden.size:
             complain("warning", f"{_ALWAYS_MEET} (dimension {hidden.dimension} of {hidden.size})")
@@ -43,6 +52,22 @@ class Releases:
             self.left = self.account.charge(private, label)
         self.largest, self.images = max(self.largest, len(private)), self.images + 1
         self.total += len(private)
+        self.kinds.add(private.kind)
+
+    def weaknesses(self, kinds: Iterable[str]) -> "list[Weakness]":
+        """What is known to be broken about releasing descriptors of `kinds` in this way."""
+        from featveil.defenses import lint
+
+        ordered = sorted(kinds, reverse=True)  # sift before rootsift, which is somewhat harder
+        found = [lint(kind, self.method, **asdict(self.released)) for kind in ordered]
+        return list(dict.fromkeys(weakness for weaknesses in found for weakness in weaknesses))
+
+    def warn(self) -> None:
+        """Say in one line what is known to be broken about what was released, if anything is."""
+        from featveil.defenses import summarize_weaknesses
+
+        if broken := summarize_weaknesses(self.weaknesses(self.kinds)):
+            complain("warning", f"{broken}; --strict refuses, featveil attack shows it ({_THREATS})")
 
     def facts(self, features: int) -> dict[str, Any]:
         """For --json; `features` of all releases."""
@@ -63,6 +88,7 @@ class Releases:
             },
             "leaks": self._leaks(),
             "known_attacks": self._attacks(),
+            "weaknesses": [{**asdict(found), "message": found.message} for found in self.weaknesses(self.kinds)],
             "budget_left": self.left,
         }
 
@@ -74,7 +100,7 @@ class Releases:
             f"defense    {self._defense()}",
             f"guarantee  {self._guarantee()}",
             f"leaks      {', '.join(self._leaks())}",
-            f"attacks    {self._attacks()} ({_THREATS})",
+            *([f"attacks    {attacks} ({_THREATS})"] if (attacks := self._attacks()) else []),
         ]
         return "\n".join(lines + ([] if self.left is None else [f"budget     {number(self.left)} left"]))
 
@@ -108,14 +134,10 @@ class Releases:
             *(["image size"] if self.last and self.last.image_size else []),
         ]
 
-    def _attacks(self) -> str:
-        """What is known to work against the last release."""
-        from featveil.defenses import Lifting, Metric, Subset
+    def _attacks(self) -> str | None:
+        """What the bound leaves to an attacker; None where only the weaknesses are known."""
+        from featveil.defenses import Metric, Naive, Subset
 
-        if isinstance(self.method, Lifting):
-            kind = self.last.kind if self.last else ""
-            found = [_ON_INTEGERS] * (kind == "sift") + [_ON_SIFT] * (kind in ("sift", "rootsift"))
-            return "exist: " + ", ".join([*found, _LIFTING_ATTACKS])
         if isinstance(self.method, Subset) and self.last:
             coin = self.method.for_kind(self.last.kind).coin
             share = float(coin.probability) / self.method.subset_size
@@ -128,4 +150,6 @@ class Releases:
             twice = 2 * self.method.epsilon
             far = f"{number(twice)} a descriptor, {number(twice * self.largest)} an image"
             return f"none beats the bound, which says little of unlike descriptors: as local-dp it is {far}"
+        if not isinstance(self.method, Naive) or self.weaknesses(self.kinds):
+            return None
         return "none: hardly any true descriptor is sent, so these match nothing either"

@@ -5,17 +5,36 @@ from typing import Any
 import numpy as np
 
 from featveil.core import Account, Defense, Features, InputError, PrivateFeatures, Randomness, SecureRandomness
+from featveil.defenses.hardened import Hardened
 from featveil.defenses.identity import Identity
 from featveil.defenses.lifting import STRATEGIES, Lifting
+from featveil.defenses.lint import Weakness, lint, refuse, summarize_weaknesses
 from featveil.defenses.metric import Metric
 from featveil.defenses.naive import Naive
+from featveil.defenses.selection import lying_apart
 from featveil.defenses.subset import Subset
 
-__all__ = ["DEFENSES", "STRATEGIES", "Identity", "Lifting", "Metric", "Naive", "Subset", "privatize"]
+__all__ = [
+    "DEFENSES",
+    "STRATEGIES",
+    "Hardened",
+    "Identity",
+    "Lifting",
+    "Metric",
+    "Naive",
+    "Subset",
+    "Weakness",
+    "lint",
+    "lying_apart",
+    "privatize",
+    "refuse",
+    "summarize_weaknesses",
+]
 
 DEFENSES: dict[str, Any] = {
     "identity": Identity,
     "lifting": Lifting,
+    "hardened": Hardened,
     "subset": Subset,
     "metric": Metric,
     "naive": Naive,
@@ -27,22 +46,32 @@ def privatize(
     defense: Defense,
     *,
     keep_geometry: bool = False,
+    apart: bool = False,
     rng: Randomness | None = None,
     account: Account | None = None,
+    strict: bool = False,
 ) -> PrivateFeatures:
     """What may be sent of `features`: descriptors hidden by `defense`, and keypoint positions.
 
-    Scale, orientation and response are left out unless `keep_geometry`: they help to redraw the picture. Features with
-    keypoints come in the order of their positions, row by row, because detectors sort them by response. Randomness is
-    the operating system's; pass a seeded `rng` for studies only. With an `account` nothing is returned unless it was
-    charged. Raises InputError when the defense does not fit, PrivacyError when the account is short.
+    Scale, orientation and response are left out unless `keep_geometry`: they help to redraw the picture. `apart` keeps
+    only features that do not overlap (`lying_apart`), which are few. Features with keypoints come in the order of their
+    positions, row by row, because detectors sort them by response. Randomness is the operating system's; pass a seeded
+    `rng` for studies only. With an `account` nothing is returned unless it was charged. `strict` refuses what `lint`
+    knows to be broken, and any other `rng` than SecureRandomness. Raises InputError when the defense does not fit,
+    PrivacyError when the account is short or `strict` refuses.
     """
     if not isinstance(features, Features):
         raise InputError(f"expected raw Features, got {type(features).__name__}")
     if not hasattr(defense, "for_kind"):
         raise InputError(f"expected a defense such as Lifting(), got {type(defense).__name__}")
+    if strict:
+        seeded = rng is not None and not isinstance(rng, SecureRandomness)
+        overlapping = features.keypoints is not None and not apart
+        refuse(lint(features.kind, defense, keep_geometry=keep_geometry, apart=not overlapping, seeded=seeded))
     ready = defense.for_kind(features.kind)
     rng = rng or SecureRandomness()
+    if apart:
+        features = lying_apart(features)
     if features.keypoints is not None:
         xy = features.keypoints.xy
         ties = rng.integers(0, 2**62, size=(len(xy),))

@@ -19,7 +19,7 @@ from featveil.databases import Database, builtin
 from featveil.distances.orthonormal import orthonormalise, remove_span
 
 _CHUNK = 1024
-_INDEPENDENT = 1e-4  # directions that keep less than this share of their length are drawn again
+INDEPENDENT = 1e-4  # directions that keep less than this share of their length are drawn again
 _ATTEMPTS = 16
 
 
@@ -122,7 +122,8 @@ class Lifting:
             part = slice(start, start + _CHUNK)
             values = points.values[part].astype(np.float64)
             directions = self._directions(values, _Pools(pools.entries, pools.choice[part]), rng)
-            offset[part], basis[part] = redraw(values, directions, rng)
+            drawn = uniform((len(values), self.dimension + 1, points.size), rng)
+            offset[part], basis[part] = redraw(values, directions, drawn)
         return Subspaces(offset, basis)
 
     def _check(self, points: Points) -> None:
@@ -183,7 +184,7 @@ class Lifting:
                 chosen = pools.draw(rows, self.adversarial_directions, rng)
                 norms = np.linalg.norm(values[rows], axis=1)[:, None, None]
                 fresh[:, random:] = self.database.unit(chosen) * norms - values[rows, None]
-            independent = orthonormalise(fresh) > _INDEPENDENT
+            independent = orthonormalise(fresh) > INDEPENDENT
             directions[rows] = fresh
             rows = rows[~independent]
             if len(rows) == 0:
@@ -212,15 +213,16 @@ def uniform(size: tuple[int, ...], rng: Randomness) -> Float64:
     return rng.random(size, dtype=np.float32).astype(np.float64) * 2 - 1
 
 
-def redraw(values: Float64, directions: Float64, rng: Randomness) -> tuple[Float64, Float64]:
-    """A fresh offset (n, d) and orthonormal basis (n, m, d) of the subspaces values + span(directions).
+def redraw(values: Float64, directions: Float64, drawn: Float64) -> tuple[Float64, Float64]:
+    """An offset (n, d) and orthonormal basis (n, m, d) of the subspaces values + span(directions).
+
+    `drawn` (n, m + 1, d) are the uniform points e_0 to e_m that they follow from, beside the subspaces.
 
     Eq. 9: the offset is the projection of a uniform point e_0. Eq. 10: the basis are the projections of uniform points
     e_i, seen from the offset, here orthonormalised in their order. In coordinates of the (orthonormal) directions,
     projecting is one product, so the second orthonormalisation works on m x m matrices.
     """
-    n, m, d = directions.shape
-    coordinates = uniform((n, m + 1, d), rng) @ directions.transpose(0, 2, 1)
+    coordinates = drawn @ directions.transpose(0, 2, 1)
     nearest_origin = values.copy()
     remove_span(nearest_origin, directions)
     offset = nearest_origin + (coordinates[:, :1] @ directions)[:, 0]

@@ -10,7 +10,8 @@ from featveil.core import Features, InputError, Keypoints, Points, PrivateFeatur
 from featveil.core.arrays import Float32, Integers
 from featveil.distances import pair_distances
 
-_CONTAINED = 1e-3  # float32 subspaces miss their own descriptor by about 1e-6 of its norm, half precision by 1e-3
+# Float32 subspaces miss their own descriptor by 1e-6 of its norm, half precision by 1e-3, dithered ones by 6e-3.
+_CONTAINED = 0.02
 _GEOMETRY = ("scale", "orientation")
 _MISPLACED = 0.02  # of features that may lie outside their subspace before the files are called unrelated
 

@@ -1,0 +1,93 @@
+"""featveil pool: real descriptors of the device's own photographs, for hardened lifting to hide others among."""
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from featveil.cli.console import Json, complain, progress
+from featveil.cli.console import show as show_result
+
+if TYPE_CHECKING:
+    from featveil.core.arrays import Float32
+    from featveil.pool import Holdings
+
+app = typer.Typer(no_args_is_help=True, help="Keep descriptors that only this device has, to hide others among.")
+
+PoolFile = Annotated[Path, typer.Argument(metavar="POOL", help="Pool file: a secret of the device.")]
+Photographs = Annotated[list[Path], typer.Argument(metavar="PHOTOS...", help="Photographs, or folders of them.")]
+MostFeatures = Annotated[int, typer.Option(min=1, help="Features to take of each photograph, the strongest.")]
+
+
+@app.command()
+def create(
+    pool: PoolFile,
+    photographs: Photographs,
+    kind: Annotated[str, typer.Option(help="Descriptor kind: sift or rootsift.")] = "sift",
+    max_features: MostFeatures = 2048,
+    json: Json = False,
+) -> None:
+    """Make a pool of photographs that are never released themselves. Each of their descriptors is used once.
+
+    Example: featveil pool create device.pool camera-roll/ --kind rootsift
+    """
+    from featveil.pool import Pool
+
+    made = Pool.create(pool, kind, _descriptors(photographs, kind, max_features))
+    _show(pool, made.holdings(), json)
+
+
+@app.command()
+def add(pool: PoolFile, photographs: Photographs, max_features: MostFeatures = 2048, json: Json = False) -> None:
+    """Add photographs to a pool; those that it holds, or that were released with it, are left out.
+
+    Example: featveil pool add device.pool holidays/
+    """
+    from featveil.pool import Pool
+
+    opened = Pool(pool)
+    kind = opened.holdings().kind
+    _show(pool, opened.add(_descriptors(photographs, kind, max_features)), json)
+
+
+@app.command()
+def info(pool: PoolFile, json: Json = False) -> None:
+    """Show what a pool holds, and how much of it is left.
+
+    Example: featveil pool info device.pool
+    """
+    from featveil.pool import Pool
+
+    _show(pool, Pool(pool).holdings(), json)
+
+
+def _descriptors(photographs: list[Path], kind: str, max_features: int) -> "Iterator[Float32]":
+    """Of each photograph that can be read and has any; the others are reported."""
+    from featveil.cli.extract import named_images
+    from featveil.core.errors import FeatveilError
+    from featveil.extractors import extract
+
+    files = named_images(photographs)
+    with progress("photographs") as report:
+        for done, path in enumerate(files.values()):
+            report(done, len(files))
+            try:
+                values = extract(path, kind, max_features).descriptors.values
+            except FeatveilError as error:
+                complain("warning", f"left out {path}: {error}")
+                continue
+            if len(values):
+                yield values
+        report(len(files), len(files))
+
+
+def _show(pool: Path, holdings: "Holdings", json: bool) -> None:
+    text = (
+        f"pool        {pool}\n"
+        f"holds       {holdings.entries:,} {holdings.kind} descriptors of {holdings.photographs:,} photographs\n"
+        f"unused      {holdings.free:,}\n"
+        "Whoever has this file can undo every release made with it: it stays on the device."
+    )
+    show_result({"pool": str(pool), **asdict(holdings)}, json, text)

@@ -1,0 +1,189 @@
+"""Choices -> weaknesses: what is known to be broken about a release before it is made, and the attack that shows it.
+
+Only what was measured counts (docs/claims.md, "Attacks"). No weakness found is no proof of privacy.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from featveil.core import Defense, PrivacyError
+from featveil.databases.database import QUANTIZED_KINDS
+from featveil.defenses.identity import Identity
+from featveil.defenses.lifting import Lifting
+from featveil.defenses.metric import Metric
+from featveil.defenses.naive import Naive
+from featveil.defenses.subset import Subset
+
+_GRADIENTS = QUANTIZED_KINDS  # kinds with exact zeros, whose keypoints predict each other where they overlap
+_SENDS_SUBSPACES = ("lifting", "hardened")
+_LARGEST_VERTEX = 16  # dimension up to which the vertex attack was measured
+_LARGEST_EPSILON = 10.0
+_LARGEST_METRIC = 28.0  # of those measured, the largest at which an attacker names few words (5 %)
+_LARGEST_NAIVE = 700.0  # up to here, fewer than one in 10,000 descriptors (d = 128) are sent as they are
+_LARGEST_IN_NEIGHBOURS = 6.0  # of those measured, the largest at which overlapping sets of words tell little (4 %)
+
+_BOUND = "use the subset mechanism with an epsilon of at most 10"
+
+
+@dataclass(frozen=True)
+class Weakness:
+    """A choice that is known to be broken: `attack` names the one that shows it (None: no attack is needed)."""
+
+    choice: str
+    attack: str | None
+    finding: str
+    advice: str
+
+    @property
+    def message(self) -> str:
+        """One line: what was chosen, what becomes of it, what to do instead."""
+        return f"{self.shown}; {self.advice}"
+
+    @property
+    def shown(self) -> str:
+        """What was chosen and what becomes of it."""
+        return f"{self.choice}: {f'the {self.attack} attack ' if self.attack else ''}{self.finding}"
+
+
+_SEEDED = Weakness(
+    "draws from a generator with a seed",
+    None,
+    "whoever has or guesses the seed repeats every draw",
+    "let rng be, so that the operating system draws",
+)
+_NO_DEFENSE = Weakness("no defense", "read", "takes the descriptors as they are", _BOUND)
+_WHOLE_NUMBERS = Weakness(
+    "plain sift under lifting",
+    "lattice",
+    "finds at least 97 % of the features exactly (measured up to dimension 16), as they are whole numbers",
+    "use rootsift, which stops this attack, not the others",
+)
+_ZEROS = Weakness(
+    "descriptors with exact zeros under lifting",
+    "vertex",
+    "finds at least 88 % of the features up to dimension 8, at least 35 % at 16",
+    _BOUND,
+)
+_RANDOM = Weakness(
+    "lifting without confounders",
+    "mean",
+    "finds 100 % of sift features at dimension 2 and 74 % at 16",
+    "use a strategy that draws confounders, such as sub-hybrid, or rather the subset mechanism",
+)
+_WORDS = Weakness(
+    "overlapping keypoints with scale and orientation",
+    "posterior-overlap",
+    "names 32 % of the words right at epsilon 8 (sets of 4), where the bound of one feature is 15.4 %",
+    "leave scale and orientation out, or send one word a descriptor",
+)
+
+
+def lint(
+    kind: str, defense: Defense, *, keep_geometry: bool, apart: bool = False, seeded: bool = False
+) -> list[Weakness]:
+    """What is known to be broken about releasing descriptors of `kind` by `defense`; the first is the worst for SIFT.
+
+    `apart` says that no two keypoints see the same pixels, or that none are sent; `seeded` that draws do not come from
+    the operating system. A defense of which nothing is known has no weakness of its own.
+    """
+    found = [_SEEDED] if seeded else []
+    match defense:
+        case Identity():
+            found.append(_NO_DEFENSE)
+        case Lifting():
+            found += _of_lifting(kind, defense)
+        case Subset() | Metric() | Naive():
+            found += _of_epsilon(defense)
+    if not apart and kind in _GRADIENTS:
+        found += _of_overlap(defense, keep_geometry)
+    return found
+
+
+def refuse(weaknesses: Iterable[Weakness]) -> None:
+    """Raise PrivacyError that lists the weaknesses, unless there is none."""
+    listed = [weakness.message for weakness in dict.fromkeys(weaknesses)]
+    if listed:
+        numbered = [f"({number}) {message}" for number, message in enumerate(listed, 1)] if listed[1:] else listed
+        raise PrivacyError(f"refused, as this is known to be broken: {' '.join(numbered)}")
+
+
+def summarize_weaknesses(weaknesses: Iterable[Weakness]) -> str:
+    """The first weakness and the names of the other attacks, in one line; empty when there is none."""
+    found = list(dict.fromkeys(weaknesses))
+    others = [weakness.attack or weakness.choice for weakness in found[1:]]
+    named = f"; {len(others)} more: {', '.join(dict.fromkeys(others))}" if others else ""
+    return f"{found[0].shown}{named}" if found else ""
+
+
+def _of_lifting(kind: str, defense: Lifting) -> list[Weakness]:
+    found = []
+    if defense.dimension == 1:
+        found.append(_line(kind, defense))
+    if kind == "sift":
+        found.append(_WHOLE_NUMBERS)
+    if kind in _GRADIENTS and 1 < defense.dimension <= _LARGEST_VERTEX:
+        found.append(_ZEROS)
+    if defense.adversarial_directions == 0:
+        return [*found, _RANDOM]
+    source = "the built-in database, which everyone has" if defense.database is None else "a database"
+    return [
+        *found,
+        Weakness(
+            f"confounders taken as they are from {source}",
+            "database",
+            "recognises them and finds 88 % of sift and 51 % of rootsift features at dimension 4 (sub-hybrid)",
+            "use a database that nobody else has",
+        ),
+    ]
+
+
+def _line(kind: str, defense: Lifting) -> Weakness:
+    """Of dimension 1; which attack picks the right one of the two points depends on what else there is to see."""
+    blind = "database" if defense.adversarial_directions else "mean"
+    return Weakness(
+        "lifting to lines",
+        "vertex" if kind in _GRADIENTS else blind,
+        "has two points to choose from, where the line meets the unit sphere",
+        "use dimension 2 or more",
+    )
+
+
+def _of_epsilon(defense: Subset | Metric | Naive) -> list[Weakness]:
+    epsilon = f"{defense.epsilon:g}"
+    if isinstance(defense, Naive):
+        if defense.epsilon <= _LARGEST_NAIVE:
+            return []
+        sent = "takes descriptors as they are, of which so large an epsilon sends too many"
+        return [Weakness(f"epsilon {epsilon} of naive", "read", sent, f"use at most {_LARGEST_NAIVE:g}")]
+    if isinstance(defense, Metric):
+        limit, named = _LARGEST_METRIC, "names 23 % of the words right at 49 and 62 % at 121"
+    else:
+        limit, named = _LARGEST_EPSILON, "names 57 % of the words right at 10 and 99 % at 14"
+    if defense.epsilon <= limit:
+        return []
+    choice = f"epsilon {epsilon} {'a unit of distance' if isinstance(defense, Metric) else 'a descriptor'}"
+    return [Weakness(choice, "posterior", f"{named} (one of 16,384 sent)", f"use at most {limit:g}")]
+
+
+def _of_overlap(defense: Defense, keep_geometry: bool) -> list[Weakness]:
+    """Of features that see the same pixels."""
+    if isinstance(defense, Subset):
+        return [_WORDS] if keep_geometry and _tells_neighbours(defense) else []
+    if defense.spec().get("name") not in _SENDS_SUBSPACES:
+        return []
+    kept, alone = "58 to 91 %", "16 to 54 %"
+    share = f" and finds {kept if keep_geometry else alone} of the features (sub-hybrid, dimension 2 to 16)"
+    advice = "leave scale and orientation out, and send only" if keep_geometry else "send only"
+    return [
+        Weakness(
+            f"overlapping keypoints{' with scale and orientation' if keep_geometry else ''}",
+            "overlap",
+            f"predicts them from each other{share if isinstance(defense, Lifting) else ''}",
+            f"{advice} keypoints that do not overlap",
+        )
+    ]
+
+
+def _tells_neighbours(defense: Subset) -> bool:
+    """Single words gain next to nothing from their neighbours (60 against 57 % at epsilon 10)."""
+    return defense.subset_size > 1 and defense.epsilon > _LARGEST_IN_NEIGHBOURS
