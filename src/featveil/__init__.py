@@ -30,11 +30,12 @@ from featveil.core import (
 if TYPE_CHECKING:
     from featveil import distances
     from featveil.databases import Database, builtin, load_database, save_database
-    from featveil.defenses import Identity, Lifting, Metric, Naive, Subset, privatize
+    from featveil.defenses import Hardened, Identity, Lifting, Metric, Naive, Subset, privatize
     from featveil.extractors import extract
     from featveil.formats.veil import load, save
     from featveil.ledger import Ledger
     from featveil.matching import NearestMatcher, WordMatcher, match
+    from featveil.pool import Pool
 
 __version__ = "0.1.0"
 
@@ -47,6 +48,7 @@ __all__ = [
     "FeatveilError",
     "FormatError",
     "Guarantee",
+    "Hardened",
     "Identity",
     "InputError",
     "Keypoints",
@@ -59,6 +61,7 @@ __all__ = [
     "NearestMatcher",
     "NotFittedError",
     "Points",
+    "Pool",
     "PrivacyError",
     "PrivateFeatures",
     "SecureRandomness",
@@ -79,12 +82,14 @@ __all__ = [
 
 _HOMES = {
     "Database": "featveil.databases",
+    "Hardened": "featveil.defenses",
     "Identity": "featveil.defenses",
     "Ledger": "featveil.ledger",
     "Lifting": "featveil.defenses",
     "Metric": "featveil.defenses",
     "Naive": "featveil.defenses",
     "NearestMatcher": "featveil.matching",
+    "Pool": "featveil.pool",
     "Subset": "featveil.defenses",
     "WordMatcher": "featveil.matching",
     "builtin": "featveil.databases",

@@ -11,7 +11,9 @@ import pytest
 from featveil.attacks import ATTACKS, Guess, Knowledge
 from featveil.core import InputError, PrivateFeatures, Subspaces
 from featveil.core.records import read_records
-from featveil.tasks.attacks import Settings, Study, Trial, Victim, make_schemes, make_trials, run, run_resumable
+from featveil.tasks.attacks import Settings, Study, make_schemes, run, run_resumable
+from featveil.tasks.releases import Victim
+from featveil.tasks.trials import Trial, make_trials
 from victims import own_database, picture
 
 SETTINGS = Settings(max_features=40, sample=10)

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from featveil.cli import attack, bench, database, demo, extract, ledger, match, privatize, subset
+from featveil.cli import attack, audit, bench, database, demo, extract, ledger, match, pool, privatize, subset
 from featveil.cli.console import complain, drop_stdout, show_warnings
 from featveil.core.errors import FeatveilError
 
@@ -73,8 +73,10 @@ app.add_typer(database.app, name="database")
 app.command()(privatize.privatize)
 app.command()(match.match)
 app.command()(attack.attack)
+app.command()(audit.audit)
 app.add_typer(subset.app, name="subset")
 app.add_typer(ledger.app, name="ledger")
+app.add_typer(pool.app, name="pool")
 app.add_typer(bench.app, name="bench")
 app.command()(demo.demo)
 

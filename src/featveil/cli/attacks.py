@@ -9,7 +9,6 @@ import typer
 
 from featveil.cli.benching import real_numbers, split, stoppable, whole_numbers, write_reports
 from featveil.cli.console import Json, progress, show, table
-from featveil.core.errors import InputError
 from featveil.core.files import make_folder
 
 if TYPE_CHECKING:
@@ -17,7 +16,8 @@ if TYPE_CHECKING:
 
     from featveil.core.records import Record
     from featveil.reports import AttackRow
-    from featveil.tasks.attacks import Settings, Victim
+    from featveil.tasks.attacks import Settings
+    from featveil.tasks.releases import Victim
 
 
 def attacks(
@@ -57,10 +57,12 @@ def attacks(
 
     Example: featveil bench attacks victims/ --attacker photos/ --out results/ --strategies sub-hybrid --dimensions 4
     """
-    from featveil.tasks.attacks import Settings, Study, make_schemes, make_trials, run_resumable
-    from featveil.tasks.victims import own_database
+    from featveil.tasks.attacks import Settings, Study, make_schemes, run_resumable
+    from featveil.tasks.trials import make_trials
+    from featveil.tasks.victims import check_apart, own_database
 
-    _check_apart(victims, attacker)
+    for folder in attacker:
+        check_apart(folder, victims, "the attacker's database would hold what is hidden")
     settings = Settings(kind, max_features, seed, sample)
     schemes = make_schemes(
         kind,
@@ -80,24 +82,12 @@ def attacks(
     _publish(records, out, json)
 
 
-def _check_apart(victims: Path, attacker: list[Path]) -> None:
-    """Raise InputError when a folder of the attacker's photographs is that of the victims, inside it or around it."""
-    own = victims.resolve()
-    for folder in attacker:
-        other = folder.resolve()
-        if folder.is_dir() and (other.is_relative_to(own) or own.is_relative_to(other)):
-            raise InputError(
-                f"--attacker {folder} and {victims} share photographs: the attacker's database would hold what is"
-                " hidden; name a folder of other photographs"
-            )
-
-
 def _unless_none(text: str, parse: "Callable[[], tuple[Any, ...]]") -> "tuple[Any, ...]":
     return () if text.strip() == "none" else parse()
 
 
 def _victims(folder: Path, images: int, settings: "Settings") -> "list[Victim]":
-    from featveil.tasks.attacks import Victim
+    from featveil.tasks.releases import Victim
     from featveil.tasks.victims import read_victims, second_view
 
     kind, most = settings.kind, settings.max_features

@@ -113,6 +113,10 @@ class Releases:
 
     def _guarantee(self) -> str:
         guarantee = self.last.guarantee if self.last else None
+        confounders = self.last.defense.get("confounders") if self.last else None
+        if isinstance(confounders, int):
+            among = f"at best no attack is right more often than 1 in {confounders + 1}"
+            return f"empirical, nothing is proved: {among}, where the pool resembles the photograph"
         if guarantee is None or guarantee.epsilon is None:
             return "empirical: judged by known attacks only, nothing is proved"
         image = guarantee.compose(self.largest).epsilon or 0.0

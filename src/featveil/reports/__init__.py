@@ -17,7 +17,12 @@ from featveil.reports.attacks import (
     draw_attacks,
     summarize_attacks,
 )
+from featveil.reports.audit import summarize_audit
+from featveil.reports.audit_page import audit_page
+from featveil.reports.audit_rows import AuditRow, SkippedTrial, Spread, TrialRow
+from featveil.reports.audit_tables import audit_cells, audit_markdown
 from featveil.reports.curves import draw_matching_curves
+from featveil.reports.frontier import draw_frontier
 from featveil.reports.oracle import OracleRow, draw_oracle, oracle_cells, oracle_markdown, summarize_oracle
 from featveil.reports.tables import MatchingRow, matching_cells, matching_markdown, summarize_matching
 from featveil.reports.tradeoff import (
@@ -32,19 +37,27 @@ from featveil.reports.words import WordsRow, summarize_words, words_cells, words
 
 __all__ = [
     "AttackRow",
+    "AuditRow",
     "CollisionRow",
     "MatchingRow",
     "MemberRow",
     "OracleRow",
+    "SkippedTrial",
+    "Spread",
     "TradeoffRow",
+    "TrialRow",
     "WordsRow",
     "assumptions_markdown",
     "attack_cells",
     "attacks_markdown",
+    "audit_cells",
+    "audit_markdown",
+    "audit_page",
     "best_attacks",
     "collision_cells",
     "draw_assumptions",
     "draw_attacks",
+    "draw_frontier",
     "draw_matching_curves",
     "draw_oracle",
     "draw_tradeoff",
@@ -56,6 +69,7 @@ __all__ = [
     "oracle_markdown",
     "summarize_assumptions",
     "summarize_attacks",
+    "summarize_audit",
     "summarize_matching",
     "summarize_oracle",
     "summarize_tradeoff",

@@ -20,8 +20,8 @@ Measure = Callable[[frozenset[Key]], Iterable[Record]]
 class Plan:
     """The records that a run of `task` shall give, by key, and the parameters that each must have.
 
-    `names` are the parameters (or "scheme", "attack") whose values make the key. `shared` is what every record of the
-    file has, wanted or not: dataset, seed and settings.
+    `names` are the parameters (or "dataset", "seed", "scheme", "attack") whose values make the key. `shared` is what
+    every record of the file has, wanted or not: settings, and dataset and seed where there is one.
     """
 
     task: str
@@ -31,7 +31,8 @@ class Plan:
 
     def key(self, record: Record) -> Key:
         """Which of the wanted records this one is."""
-        found = {"scheme": record.scheme, "attack": record.attack, **record.parameters}
+        found = {"dataset": record.dataset, "seed": record.seed, "scheme": record.scheme, "attack": record.attack}
+        found |= record.parameters
         return tuple(str(found.get(name)) for name in self.names)
 
 
@@ -39,7 +40,7 @@ def resume(path: str | Path, plan: Plan, measure: Measure, report: Report) -> li
     """Append to `path` each record that it lacks, once measured; return all that `plan` wants, in its order.
 
     `measure` is called with the keys that are there, and gives the others. `report` is called with records (done,
-    total). Raises InputError when the file has other settings; nothing is written then.
+    total). Raises InputError when the file has other settings or is of another version; nothing is written then.
     """
     path = Path(path)
     stored = {plan.key(record): record for record in _stored(path, plan.task)}
@@ -66,7 +67,15 @@ def versions() -> dict[str, str]:
 def _stored(path: Path, task: str) -> list[Record]:
     if not path.exists():
         return []
-    return [record for record in read_records(path) if record.task == task]
+    found = [record for record in read_records(path) if record.task == task]
+    for record in found:
+        made_by = record.versions.get("featveil", "unknown")
+        if made_by != featveil.__version__:
+            raise InputError(
+                f"{path} was made by featveil {made_by}, this is {featveil.__version__}: results of both do not mix;"
+                " name another folder, or delete the file"
+            )
+    return found
 
 
 def _check_same(record: Record, now: Mapping[str, Parameter], path: Path) -> None:

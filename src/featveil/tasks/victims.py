@@ -3,14 +3,18 @@
 import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import cv2
 import numpy as np
 
 from featveil.core import Features, FeatveilError, InputError
+from featveil.core.arrays import Float32, Float64
 from featveil.databases import Database, load_database
 from featveil.extractors import extract, image_files, read_image
 from featveil.tasks.resuming import Report
+
+Thing = TypeVar("Thing")
 
 _log = logging.getLogger(__name__)
 
@@ -32,25 +36,40 @@ def read_victims(
     """
     if images < 1:
         raise InputError(f"at least one photograph must be attacked, got {images}")
-    files = image_files(folder)
-    if len(files) > images:
-        files = [files[place * len(files) // images] for place in range(images)]
-    found = {
-        path.relative_to(folder).as_posix(): features for path, features in _read(files, kind, max_features, report)
-    }
+    files = evenly(image_files(folder), images)
+    read = read_photographs(files, kind, max_features, report)
+    found = {path.relative_to(folder).as_posix(): features for path, features in read}
     if not found:
         raise InputError(f"no photograph of {folder} has a feature to attack")
     return found
+
+
+def evenly(things: Sequence[Thing], count: int) -> list[Thing]:
+    """At most `count` of `things`, evenly spaced, in their order."""
+    if len(things) <= count:
+        return list(things)
+    return [things[place * len(things) // count] for place in range(count)]
 
 
 def second_view(path: Path, kind: str = "sift", max_features: int = 1000) -> Features:
     """Features of what the photograph at `path` shows, as if seen again: turned, smaller, tilted and darker."""
     image = read_image(path)
     height, width = image.shape[:2]
+    warped = cv2.warpPerspective(image, _second_view(width, height), (width, height), flags=cv2.INTER_AREA)
+    return extract(np.asarray(warped * _DARKEN).astype(np.uint8), kind, max_features)
+
+
+def second_view_homography(width: int, height: int) -> Float64:
+    """Where the second view of an image of that size has its keypoints: a matrix (3, 3) for `Keypoints.xy`."""
+    # OpenCV warps with the centre of the first pixel at 0, keypoints have it at 0.5.
+    shift = np.array([[1, 0, 0.5], [0, 1, 0.5], [0, 0, 1]])
+    return np.asarray(shift @ _second_view(width, height) @ np.linalg.inv(shift))
+
+
+def _second_view(width: int, height: int) -> Float64:
     turned = np.vstack([cv2.getRotationMatrix2D((width / 2, height / 2), _TURN, _SHRINK), [0, 0, 1]])
     tilted = np.array([[1, 0, 0], [0, 1, 0], [_TILT / width, 0, 1]])
-    warped = cv2.warpPerspective(image, tilted @ turned, (width, height), flags=cv2.INTER_AREA)
-    return extract(np.asarray(warped * _DARKEN).astype(np.uint8), kind, max_features)
+    return np.asarray(tilted @ turned)
 
 
 def own_database(
@@ -74,16 +93,35 @@ def own_database(
         raise InputError("an attacker has one database file, or folders of photographs: several were named")
     if size < 1:
         raise InputError(f"the attacker needs at least one descriptor, got {size}")
-    files = [path for source in sources for path in image_files(source)]
-    parts = [features.descriptors.values for _, features in _read(files, kind, _PER_PHOTOGRAPH, report)]
-    if not parts:
+    values = descriptors_of([path for source in sources for path in image_files(source)], kind, report)
+    if len(values) == 0:
         raise InputError("the attacker's photographs have no features")
-    values = np.concatenate(parts)
+    return drawn_database(values, kind, size, seed)
+
+
+def drawn_database(values: Float32, kind: str, size: int, seed: int = 0) -> Database:
+    """At most `size` of the descriptors `values` (s, d), drawn at random, as one database."""
     rng = np.random.default_rng([_SEED, seed])
     return Database.from_array(values[rng.permutation(len(values))[:size]], kind, 1, rng=rng)
 
 
-def _read(files: Sequence[Path], kind: str, max_features: int, report: Report) -> Iterator[tuple[Path, Features]]:
+def descriptors_of(files: Sequence[Path], kind: str, report: Report = lambda done, total: None) -> Float32:
+    """The strongest descriptors of photographs (s, d), of unit norm; those that cannot be read are logged."""
+    parts = [features.descriptors.values for _, features in read_photographs(files, kind, _PER_PHOTOGRAPH, report)]
+    return np.concatenate(parts) if parts else np.empty((0, 0), np.float32)
+
+
+def check_apart(first: Path, second: Path, harm: str) -> None:
+    """Raise InputError when one of two folders is the other, inside it or around it; `harm` says what that does."""
+    here, there = first.resolve(), second.resolve()
+    if first.is_dir() and second.is_dir() and (here.is_relative_to(there) or there.is_relative_to(here)):
+        raise InputError(f"{first} and {second} share photographs: {harm}; name a folder of other photographs")
+
+
+def read_photographs(
+    files: Sequence[Path], kind: str, max_features: int, report: Report = lambda done, total: None
+) -> Iterator[tuple[Path, Features]]:
+    """Features of each photograph that can be read and has some; the others are logged."""
     for done, path in enumerate(files):
         report(done, len(files))
         try:

@@ -1,0 +1,157 @@
+"""featveil audit: the files it leaves, what it prints, and how it ends."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import cv2
+import pytest
+from typer.testing import CliRunner
+
+from featveil.cli import app
+from featveil.core import MissingExtraError
+from featveil.core.records import read_records
+from featveil.tasks.audit_request import folder_request
+
+SMALL = """
+max_features = 60
+sample = 8
+[[scheme]]
+name = "lifting"
+dimension = 2
+[[scheme]]
+name = "hardened"
+confounders = 2
+dimension = 4
+[[attack]]
+name = "nearest"
+"""
+FILES = ["frontier.png", "records.jsonl", "report.html", "table.md"]
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    """An audit file of the built-in pictures that takes a second."""
+    path = tmp_path / "small.toml"
+    path.write_text(SMALL)
+    return path
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of that audit, once it has run."""
+    folder = tmp_path_factory.mktemp("audit")
+    (folder / "small.toml").write_text(SMALL)
+    arguments = ["audit", str(folder / "small.toml"), "--out", str(folder / "out"), "--processes", "1"]
+    assert CliRunner().invoke(app, arguments).exit_code == 0
+    return folder / "out"
+
+
+@pytest.fixture
+def out(finished: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    return Path(shutil.copytree(finished, tmp_path / "out"))
+
+
+def visible(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
+
+
+def test_an_audit_leaves_a_page_a_table_and_its_records(run: Any, small: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    out = tmp_path / "new" / "audit"
+    result = run("audit", small, "--out", out, "--processes", 1)
+    assert result.exit_code == 0, result.output
+    assert visible(out) == FILES
+    assert str(out / "report.html") in result.stdout
+    for word in ("identity", "sub-hybrid-2", "hardened-2-4", "best attack", "nearest"):
+        assert word in result.stdout
+    table = result.stdout.split("\n\n")[0]
+    assert max(map(len, table.splitlines())) <= 80
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert "<html" in page and "hardened-2-4" in page
+    records = read_records(out / "records.jsonl")
+    assert {record.scheme for record in records} == {"identity", "sub-hybrid-2", "hardened-2-4"}
+
+
+def test_the_same_command_goes_on_and_measures_nothing_again(run: Any, small: Path, out: Path) -> None:
+    records = out / "records.jsonl"
+    before = records.read_bytes()
+    lines = before.splitlines(keepends=True)
+    records.write_bytes(b"".join(lines[:-2]) + lines[-2][:30])
+    again = run("audit", small, "--out", out, "--processes", 1, "--json")
+    assert again.exit_code == 0, again.output
+    assert records.read_bytes() == before
+    found = json.loads(again.stdout)
+    assert [row["scheme"] for row in found["rows"]] == ["identity", "sub-hybrid-2", "hardened-2-4"]
+    assert found["rows"][0]["utility_one"]["mean"] == 1 and str(out / "report.html") in found["files"]
+
+
+def test_other_settings_are_refused(refused: Any, small: Path, out: Path) -> None:
+    small.write_text(SMALL.replace("sample = 8", "sample = 9"))
+    assert "made with sample 8, not 9" in refused("audit", small, "--out", out, "--processes", 1)
+
+
+def test_records_of_another_version_are_refused(refused: Any, small: Path, out: Path) -> None:
+    path = out / "records.jsonl"
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    lines[3]["versions"]["featveil"] = "0.0.1"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    said = refused("audit", small, "--out", out, "--processes", 1)
+    assert "made by featveil 0.0.1" in said and "name another folder, or delete the file" in said
+
+
+def test_ctrl_c_says_how_to_go_on(run: Any, small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(*arguments: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("featveil.tasks.audit.run_resumable", stopped)
+    result = run("audit", small, "--out", tmp_path / "out")
+    assert result.exit_code == 130
+    assert "Stopped. The same command goes on from" in result.stderr and "records.jsonl" in result.stderr
+
+
+def test_without_matplotlib_there_is_no_figure(
+    run: Any, small: Path, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(*arguments: Any) -> None:
+        raise MissingExtraError("matplotlib", "plots")
+
+    monkeypatch.setattr("featveil.reports.draw_frontier", missing)
+    (out / "frontier.png").unlink(missing_ok=True)
+    result = run("audit", small, "--out", out, "--processes", 1)
+    assert result.exit_code == 0 and "frontier.png was not drawn" in result.stderr
+    assert visible(out) == FILES[1:]
+
+
+def test_a_folder_of_photographs_is_enough(
+    run: Any, image: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = folder_request(tmp_path)
+    assert [source.folder for source in usual.sources] == [tmp_path] and len(usual.schemes) > 10
+    quick = [scheme for scheme in usual.schemes if scheme.name in ("identity", "random-4")]
+    monkeypatch.setattr("featveil.tasks.audit_request.default_schemes", lambda kind: quick)
+    monkeypatch.setattr("featveil.tasks.audit_request.ATTACKS", {})
+    (tmp_path / "damaged.png").write_bytes(image.read_bytes()[:200])
+    cv2.imwrite(str(tmp_path / "b.png"), cv2.flip(cv2.imread(str(image)), 0))  # type: ignore[arg-type]
+    result = run("audit", tmp_path, "--out", tmp_path / "out", "--processes", 1)
+    assert result.exit_code == 0, result.output
+    assert "warning: left out" in result.stderr and "damaged.png" in result.stderr
+    records = read_records(tmp_path / "out" / "records.jsonl")
+    assert {record.parameters["victim"] for record in records} == {"a.png", "b.png"}
+    assert {record.dataset for record in records} == {tmp_path.name}
+
+
+def test_bad_input_is_refused_in_one_line(refused: Any, image: Path, small: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert "there is no audit file or folder" in refused("audit", tmp_path / "no.toml", "--out", out)
+    assert "neither a folder of photographs nor an audit file" in refused("audit", image, "--out", out)
+    (tmp_path / "bare").mkdir()
+    assert "no image in" in refused("audit", tmp_path / "bare", "--out", out)
+    assert "--processes" in refused("audit", small, "--out", out, "--processes", 0)
+    small.write_text("")
+    assert "small.toml is empty" in refused("audit", small, "--out", out)
+    small.write_text("schemes = 3")
+    assert "unknown key 'schemes': use some of kind" in refused("audit", small, "--out", out)
+    assert "--out" in refused("audit")
