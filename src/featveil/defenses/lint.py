@@ -132,7 +132,7 @@ def _of_lifting(kind: str, defense: Lifting) -> list[Weakness]:
             f"confounders taken as they are from {source}",
             "database",
             "recognises them and finds 88 % of sift and 51 % of rootsift features at dimension 4 (sub-hybrid)",
-            "use a database that nobody else has",
+            "use hardened lifting, whose confounders nobody else has",
         ),
     ]
 

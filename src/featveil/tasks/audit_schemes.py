@@ -63,7 +63,7 @@ def _scheme(entries: dict[str, Any], kind: str) -> Scheme:
 def _name(scheme: Scheme, kind: str) -> str:
     """Defense and parameters, and what differs from the usual: share of random directions, database, what is sent."""
     spec, defense = scheme.defense.spec(), scheme.defense
-    name = f"hardened-{spec['confounders']}-{spec['dimension']}" if scheme.private_pool else scheme_name(spec)
+    name = scheme_name(spec)
     if getattr(defense, "random_share", None) is not None:
         name += f"-random-{spec['random_directions']}"
     own = spec.get("database") or spec.get("codebook")

@@ -127,9 +127,9 @@ def reporting(made: Iterable[Made], total: int, report: Report) -> Iterator[Made
 
 
 def scheme_name(defense: Spec) -> str:
-    """A short name of what a release was made with: sub-hybrid-4, subset-10-2, naive-10."""
+    """A short name of what a release was made with: sub-hybrid-4, hardened-4-16, subset-10-2, naive-10."""
     shown = [defense.get("strategy") or defense.get("name")]
-    shown += [defense[name] for name in ("dimension", "epsilon", "subset_size") if name in defense]
+    shown += [defense[name] for name in ("confounders", "dimension", "epsilon", "subset_size") if name in defense]
     return "-".join("infinite" if part is None else f"{part:g}" if _is_number(part) else str(part) for part in shown)
 
 
