@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from featveil.core.arrays import Float64
 from featveil.core.records import Parameter, Record
 from featveil.databases import builtin
+from featveil.metrics.audit import UTILITY
 from featveil.metrics.leakage import METRIC, UNIT
 
-UTILITY = "matches, right matches, verified, right verified"
 VERSIONS = {"featveil": "0.1.0", "numpy": "2.1.0"}
 # Attack: adversary, on what, and the share near at dimension 4 or the like.
 TRIALS: dict[str, tuple[str, str, float]] = {

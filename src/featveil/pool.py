@@ -34,7 +34,10 @@ _TABLES = (
     "CREATE INDEX owners ON entries (owner, place)",
 )
 _NOBODY = b""  # owns what was released itself
-_SAME = 0.1  # share of descriptors in common from which on two photographs are the same one; flat patches may coincide
+# Photographs are the same one from this share of descriptors in common on, of those that have fewer: flat patches may
+# coincide. How many a release had is not known; of that, some are enough.
+_SAME, _SOME = 0.1, 5
+_DAMAGED = "the pool is damaged: restore it from a copy"
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
@@ -49,7 +52,7 @@ class Holdings:
     free: int
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Hiding:
     """What n points are hidden among: `confounders` (n, k, d), and `draws` that are the same for the same points."""
 
@@ -142,7 +145,9 @@ class Pool:
     def _transaction(self, new: bool = False) -> Iterator[sqlite3.Connection]:
         """A checked connection inside one transaction, committed at the end of the block and else taken back."""
         if self._memory is not None:
-            yield self._memory
+            with self._memory as connection:
+                connection.execute("BEGIN")
+                yield connection
             return
         assert self.path is not None
         if not self.path.is_file():
@@ -184,8 +189,8 @@ class Pool:
 def _device(connection: sqlite3.Connection) -> tuple[str, int, bytes]:
     """Kind, descriptor size and secret."""
     found = connection.execute("SELECT kind, size, secret FROM device").fetchall()
-    if len(found) != 1:
-        raise FormatError("the pool is damaged: restore it from a copy")
+    if len(found) != 1 or tuple(map(type, found[0])) != (str, int, bytes) or len(found[0][2]) != SECRET_BYTES:
+        raise FormatError(_DAMAGED)
     kind, size, secret = found[0]
     return kind, size, secret
 
@@ -196,13 +201,13 @@ def _insert(connection: sqlite3.Connection, secret: bytes, size: int | None, pho
     for number, values in enumerate(photographs, start=last + 1):
         rows: Float32 = floats("descriptors of a pool", values, (None, size))
         size = rows.shape[1]
-        if not 0 < size <= _LARGEST_SIZE or not rows.any(axis=1).all():
+        if not 0 < size <= _LARGEST_SIZE or not np.linalg.norm(rows, axis=1).all():
             raise InputError(f"descriptors of a pool have 1 to {_LARGEST_SIZE} components, not all of them 0")
         fresh = dict(zip(tags_of(secret, rows), rows, strict=True))
-        known = _photographs(connection, set(fresh))
-        if sum(known.values()) >= _SAME * len(fresh) or _owners(connection, set(fresh)) >= _SAME * len(fresh):
+        released = _owners(connection, set(fresh))
+        if len(released) >= min(_SAME * len(fresh), _SOME) or _same_photographs(connection, set(fresh)):
             continue
-        new = ((number, tag, row.astype("<f4").tobytes()) for tag, row in fresh.items())
+        new = ((number, tag, row.astype("<f4").tobytes()) for tag, row in fresh.items() if tag not in released)
         connection.executemany("INSERT OR IGNORE INTO entries (photograph, tag, value) VALUES (?, ?, ?)", new)
     if size is None:
         raise InputError("a pool needs the descriptors of at least one photograph")
@@ -211,9 +216,7 @@ def _insert(connection: sqlite3.Connection, secret: bytes, size: int | None, pho
 
 def _set_apart(connection: sqlite3.Connection, tags: set[bytes]) -> None:
     """See to it that nothing of the photograph with these `tags` will hide anything; raises PrivacyError if it does."""
-    for photograph, shared in _photographs(connection, tags).items():
-        if shared < _SAME * len(tags):
-            continue
+    for photograph in _same_photographs(connection, tags):
         hides = "SELECT count(*) FROM entries WHERE photograph = ? AND owner IS NOT NULL AND owner != ?"
         if connection.execute(hides, (photograph, _NOBODY)).fetchone()[0]:
             raise PrivacyError(
@@ -239,8 +242,8 @@ def _assign(
             f"the pool has {len(free)} unused descriptors left and {count * len(lacking)} are needed: add photographs"
             " to it, or release fewer features"
         )
-    values = np.frombuffer(b"".join(value for _, value in free), "<f4").reshape(len(free), -1)
-    chosen = choose(points[[rows[tag] for tag in lacking]], np.asarray(values, np.float32), count)
+    values = _values([value for _, value in free], points.shape[1])
+    chosen = choose(points[[rows[tag] for tag in lacking]], values, count)
     for tag, places in zip(lacking, chosen, strict=True):
         wanted = [(tag, place, free[index][0]) for place, index in enumerate(places[have[tag] :], have[tag])]
         connection.executemany("UPDATE entries SET owner = ?, place = ? WHERE id = ?", wanted)
@@ -249,23 +252,34 @@ def _assign(
 def _drawn(connection: sqlite3.Connection, tag: bytes, count: int, size: int) -> Float32:
     """The first `count` confounders of the point called `tag` (count, size)."""
     found = connection.execute("SELECT value FROM entries WHERE owner = ? ORDER BY place LIMIT ?", (tag, count))
-    return np.frombuffer(b"".join(value for (value,) in found), "<f4").reshape(count, size).astype(np.float32)
+    return _values([value for (value,) in found], size)
 
 
-def _photographs(connection: sqlite3.Connection, tags: set[bytes]) -> dict[int, int]:
-    """The photographs that hold any of `tags`, and how many."""
+def _values(stored: list[bytes], size: int) -> Float32:
+    """Descriptors (s, size) as they were stored; raises FormatError when one of them was not."""
+    if not all(type(value) is bytes and len(value) == 4 * size for value in stored):
+        raise FormatError(_DAMAGED)
+    rows = np.frombuffer(b"".join(stored), "<f4").reshape(len(stored), size).astype(np.float32)
+    if not np.isfinite(rows).all():
+        raise FormatError(_DAMAGED)
+    return rows
+
+
+def _same_photographs(connection: sqlite3.Connection, tags: set[bytes]) -> list[int]:
+    """The photographs of the pool that are the one with these `tags`, or a part or more of it."""
     found: dict[int, int] = {}
     for tag in tags:
         for (photograph,) in connection.execute("SELECT photograph FROM entries WHERE tag = ?", (tag,)):
             found[photograph] = found.get(photograph, 0) + 1
-    return found
+    sizes = {photograph: _count(connection, "photograph", photograph) for photograph in found}
+    return [photograph for photograph, shared in found.items() if shared >= _SAME * min(len(tags), sizes[photograph])]
 
 
-def _owners(connection: sqlite3.Connection, tags: set[bytes]) -> int:
-    """How many of `tags` were released as points that others hide."""
-    return sum(_count(connection, "owner", tag) > 0 for tag in tags)
+def _owners(connection: sqlite3.Connection, tags: set[bytes]) -> set[bytes]:
+    """Those of `tags` that were released, as points that others hide."""
+    return {tag for tag in tags if _count(connection, "owner", tag)}
 
 
-def _count(connection: sqlite3.Connection, column: str, tag: bytes) -> int:
-    (found,) = connection.execute(f"SELECT count(*) FROM entries WHERE {column} = ?", (tag,)).fetchone()
+def _count(connection: sqlite3.Connection, column: str, value: bytes | int) -> int:
+    (found,) = connection.execute(f"SELECT count(*) FROM entries WHERE {column} = ?", (value,)).fetchone()
     return int(found)

@@ -103,3 +103,19 @@ def test_a_photograph_of_the_pool_is_not_released(
     used = tmp_path / "photos" / "0.png"
     message = refused("privatize", used, "--out", tmp_path / "b.veil", "--defense", "hardened", "--pool", pool)
     assert "hide those of others" in message
+
+
+def test_an_unknown_kind_is_refused_at_once(run: Any, photos: Path, tmp_path: Path) -> None:
+    made = run("pool", "create", tmp_path / "device.pool", photos, "--kind", "surf")
+    assert made.exit_code == 2
+    assert "unknown descriptor kind 'surf': use one of sift, rootsift" in made.stderr
+    assert "left out" not in made.stderr
+    assert not (tmp_path / "device.pool").exists()
+
+
+def test_what_was_released_in_small_part_is_not_added(run: Any, image: Path, pool: Path, tmp_path: Path) -> None:
+    """As with --apart, which releases less than a tenth of the features of a photograph."""
+    assert release(run, image, pool, tmp_path / "a.veil", "--max-features", 6).exit_code == 0
+    before = Pool(pool).holdings().entries
+    assert len(fv.extract(image).descriptors) > 60
+    assert json.loads(run("pool", "add", pool, image, "--json").stdout)["entries"] == before

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from featveil.attacks.ranking import distinguish
-from featveil.core.arrays import Float32
+from featveil.core.arrays import Float32, Integers
 from featveil.databases.database import unit_rows
 from featveil.defenses.balance import Balance
 from pools import descriptors
@@ -79,3 +79,43 @@ def test_the_true_one_is_not_in_the_middle() -> None:
     shares = np.bincount(rank, minlength=5) / 1000
     assert shares.max() < 0.27
     assert shares.min() > 0.13
+
+
+def test_a_single_point_is_not_in_the_middle_of_its_confounders() -> None:
+    """A score fitted to it is about it, and what it chooses resembles it more than each other."""
+    rng = np.random.default_rng(4)
+    points, free = sort_of(rng, 300, 10), sort_of(rng, 2000, 10)
+    central = 0
+    for start in range(300):
+        some = points[start : start + 1]
+        together = np.concatenate([some[:, None], chosen(some, free, seed=start)], axis=1)
+        away = np.linalg.norm(together[:, :, None] - together[:, None], axis=3).sum(axis=2)
+        central += int((away.argmin(axis=1) == 0).sum())
+    assert central < 90  # 60 by chance
+
+
+def test_few_points_have_any_confounders() -> None:
+    rng = np.random.default_rng(5)
+    points = sort_of(rng, 24, SPARSE)
+    free = np.concatenate([sort_of(rng, 3000, DENSE), sort_of(rng, 1000, SPARSE)])
+    few, enough = ((chosen(some, free) == 0).sum(axis=2).mean() for some in (points[:23], points))
+    usual = (free == 0).sum(axis=1).mean()
+    assert abs(few - usual) < 6
+    assert enough - usual > 12
+
+
+def test_a_window_that_begins_at_the_point_is_widened_all_the_same() -> None:
+    class Zeros:
+        """Of which every share is 0."""
+
+        def __init__(self) -> None:
+            self.rng = np.random.default_rng(0)
+
+        def random(self, size: tuple[int, ...], /, dtype: type[np.float32]) -> Float32:
+            return np.zeros(size, dtype)
+
+        def integers(self, low: int, high: int, /, size: tuple[int, ...]) -> Integers:
+            return self.rng.integers(low, high, size=size)
+
+    rows = Balance("sift").choose(descriptors(0, 50), descriptors(50, 200), 4, Zeros())
+    assert (np.sort(rows.ravel()) == np.arange(200)).all()

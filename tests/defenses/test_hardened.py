@@ -130,6 +130,13 @@ class TestBadInput:
         with pytest.raises(InputError, match="holds sift descriptors, the features are rootsift"):
             Hardened(pool=memory_pool()).for_kind("rootsift")
 
+    def test_a_descriptor_without_direction_uses_nothing_up(self) -> None:
+        pool, points = memory_pool(), descriptors(0, 3).copy()
+        points[1] = 0
+        with pytest.raises(InputError, match="descriptor 1 has zero norm"):
+            lift(Hardened(4, 16, pool), points)
+        assert pool.holdings().free == 4000
+
     def test_too_large_a_dimension(self) -> None:
         with pytest.raises(InputError, match="below the descriptor size 128"):
             lift(Hardened(4, 128, memory_pool()), descriptors(0, 2))

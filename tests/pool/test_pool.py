@@ -72,6 +72,15 @@ class TestHiding:
             pool.hide(POINTS, 4, interrupted)
         assert pool.holdings().free == 120
 
+    def test_a_refused_release_of_a_study_changes_nothing_either(self) -> None:
+        pool = memory_pool(start=0, count=40)
+        with pytest.raises(PrivacyError, match="unused descriptors left"):
+            pool.hide(descriptors(38, 20), 4, first_free)  # two of them are in the pool, and were to be set apart
+        assert pool.holdings().free == 40
+
+    def test_what_hides_is_not_shown_in_a_log(self) -> None:
+        assert "array" not in repr(memory_pool(start=0).hide(POINTS, 1, first_free))
+
     def test_descriptors_of_another_size(self) -> None:
         with pytest.raises(InputError, match="size 128, these have 64"):
             memory_pool().hide(POINTS[:, :64], 4, first_free)
@@ -103,6 +112,22 @@ class TestPhotographsOfThePool:
         assert pool.holdings().free == 120 - 24 - 42 - 1
         assert descriptors(50, 1)[0].tobytes() not in {row.tobytes() for row in hidden.reshape(-1, 128)}
 
+    def test_one_of_which_the_pool_has_a_small_part_is_refused_too(self, tmp_path: Path) -> None:
+        pool = make(tmp_path / "device.pool", 1, 30)
+        pool.hide(POINTS, 4, first_free)
+        with pytest.raises(PrivacyError, match="hide those of others"):
+            pool.hide(descriptors(0, 400), 1, first_free)
+
+    def test_what_was_released_in_small_part_is_not_added_afterwards(self, tmp_path: Path) -> None:
+        pool = make(tmp_path / "device.pool")
+        pool.hide(descriptors(8000, 8), 4, first_free)
+        assert pool.add([descriptors(8000, 200)]).entries == 120
+
+    def test_of_another_photograph_all_is_added_but_what_was_released(self, tmp_path: Path) -> None:
+        pool = make(tmp_path / "device.pool")
+        pool.hide(descriptors(8000, 1), 4, first_free)
+        assert pool.add([descriptors(8000, 50)]).entries == 120 + 49
+
     def test_what_was_released_is_not_added_afterwards(self, tmp_path: Path) -> None:
         pool = make(tmp_path / "device.pool")
         pool.hide(POINTS, 4, first_free)
@@ -133,7 +158,12 @@ class TestFile:
         assert path.read_bytes() == before
 
     def test_a_failed_creation_leaves_nothing(self, tmp_path: Path) -> None:
-        for photographs in ([], [np.zeros((3, 128), np.float32)], [np.full((3, 128), np.nan, np.float32)]):
+        for photographs in (
+            [],
+            [np.zeros((3, 128), np.float32)],
+            [np.full((3, 128), 1e-30, np.float32)],
+            [np.full((3, 128), np.nan, np.float32)],
+        ):
             with pytest.raises(InputError):
                 Pool.create(tmp_path / "device.pool", "sift", photographs)
             assert list(tmp_path.iterdir()) == []
@@ -154,6 +184,32 @@ class TestFile:
         connection.close()
         with pytest.raises(FormatError, match="damaged"):
             Pool(path).holdings()
+
+    @pytest.mark.parametrize(
+        "harm",
+        [
+            "UPDATE entries SET value = substr(value, 1, 511)",
+            "UPDATE entries SET value = substr(value, 1, 508) WHERE id = 1",
+            "UPDATE entries SET value = 'text'",
+            "UPDATE entries SET value = cast(x'0000c07f' || substr(value, 5) AS BLOB)",
+            "UPDATE device SET secret = x''",
+            "UPDATE device SET secret = 'text'",
+            "UPDATE device SET size = 'large'",
+            "DELETE FROM device",
+        ],
+    )
+    @pytest.mark.parametrize("used", [False, True])
+    def test_damaged_contents(self, tmp_path: Path, harm: str, used: bool) -> None:
+        path = tmp_path / "device.pool"
+        pool = make(path)
+        if used:
+            pool.hide(POINTS, 4, first_free)
+        connection = sqlite3.connect(path)
+        connection.execute(harm)
+        connection.commit()
+        connection.close()
+        with pytest.raises(FormatError, match="damaged"):
+            pool.hide(POINTS, 4, first_free)
 
     def test_another_process_holds_it(self, tmp_path: Path) -> None:
         path = tmp_path / "device.pool"

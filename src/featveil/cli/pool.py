@@ -9,6 +9,7 @@ import typer
 
 from featveil.cli.console import Json, complain, progress
 from featveil.cli.console import show as show_result
+from featveil.core.errors import FeatveilError, InputError
 
 if TYPE_CHECKING:
     from featveil.core.arrays import Float32
@@ -33,8 +34,11 @@ def create(
 
     Example: featveil pool create device.pool camera-roll/ --kind rootsift
     """
+    from featveil.extractors import EXTRACTORS
     from featveil.pool import Pool
 
+    if kind not in EXTRACTORS:
+        raise InputError(f"unknown descriptor kind {kind!r}: use one of {', '.join(EXTRACTORS)}")
     made = Pool.create(pool, kind, _descriptors(photographs, kind, max_features))
     _show(pool, made.holdings(), json)
 
@@ -66,7 +70,6 @@ def info(pool: PoolFile, json: Json = False) -> None:
 def _descriptors(photographs: list[Path], kind: str, max_features: int) -> "Iterator[Float32]":
     """Of each photograph that can be read and has any; the others are reported."""
     from featveil.cli.extract import named_images
-    from featveil.core.errors import FeatveilError
     from featveil.extractors import extract
 
     files = named_images(photographs)

@@ -21,6 +21,9 @@ _RIDGE = 0.01
 _SAMPLE = 4096  # of the pool is enough to fit a score
 _WINDOW = 0.25  # width in scores that confounders are drawn from, at first; widened until there are enough
 _ENOUGH = 4  # times as many as are drawn
+# Points from which on a score is fitted. One that is fitted to few is about each of them: its confounders resemble it
+# more than each other, by which a ranker named one point of 1 in 72 %, of 8 in 36 %, of 24 in 21 % of trials (k = 4).
+_FEWEST = 24
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,9 @@ class Balance:
         ordered = others[order]
         chosen = np.empty((len(points), count), np.int64)
         taken = np.zeros(len(free), np.bool_)
-        offsets = rng.random((len(points),), dtype=np.float32)
+        offsets = np.maximum(
+            rng.random((len(points),), dtype=np.float32), np.float32(2**-25)
+        )  # 0 never widens downwards
         for row in np.argsort(rng.integers(0, 2**62, size=(len(points),)), kind="stable"):
             width = _WINDOW
             while True:
@@ -55,7 +60,9 @@ class Balance:
         return chosen
 
     def _scores(self, points: Float32, free: Float32, rng: Randomness) -> tuple[Float64, Float64]:
-        """Scores of both by the linear discriminant of their statistics and the squares of these."""
+        """Scores of both by the linear discriminant of their statistics and the squares of these; 0 for few points."""
+        if len(points) < _FEWEST:
+            return np.zeros(len(points)), np.zeros(len(free))
         sample = free[np.argsort(rng.integers(0, 2**62, size=(len(free),)), kind="stable")[:_SAMPLE]]
         own, others = self._statistics(points), self._statistics(sample)
         mean, spread = others.mean(axis=0), np.maximum(others.std(axis=0), 1e-9)

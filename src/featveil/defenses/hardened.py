@@ -83,6 +83,9 @@ class Hardened:
             raise InputError(f"dimension must be below the descriptor size {points.size}, got {self.dimension}")
         if self.pool is None:
             raise NotFittedError("hardened lifting needs a pool of the device's own photographs: featveil pool create")
+        norms = np.linalg.norm(points.values, axis=1)
+        if not norms.all():
+            raise InputError(f"descriptor {int(np.argmin(norms))} has zero norm: remove it first")
         balance = Balance(self.pool.holdings().kind)
         hiding = self.pool.hide(
             points.values, self.confounders, lambda own, free, count: balance.choose(own, free, count, rng)

@@ -10,12 +10,10 @@ from statistics import fmean
 
 from featveil.core import InputError
 from featveil.core.records import Record
+from featveil.metrics.audit import SIDES, SKIPPED, TASK, UTILITY
 from featveil.metrics.leakage import MEASURED, METRIC
 from featveil.reports.audit_rows import AuditRow, SkippedTrial, Spread, TrialRow
 
-UTILITY = "matches, right matches, verified, right verified"
-SKIPPED = "skipped"
-SIDES = ("one", "both")
 ADVERSARIES = ("release", "twice", "place", "none", "truth")
 FAMILIES = ("identity", "lifting", "hardened", "subset", "metric", "naive")
 WORD_SETS = ("subset", "metric")
@@ -71,7 +69,7 @@ def _place(record: Record) -> tuple[object, ...]:
 
 def _check(record: Record) -> None:
     found = record.parameters
-    if record.task != "audit" or record.metric not in (UTILITY, METRIC, SKIPPED):
+    if record.task != TASK or record.metric not in (UTILITY, METRIC, SKIPPED):
         raise InputError(f"a record of task {record.task} ({record.metric}) is not one of an audit: leave it out")
     lacking = [name for name in _NAMED if name not in found]
     if lacking:

@@ -56,8 +56,8 @@ def describe_promise(row: AuditRow) -> str:
         f" {row.image_epsilon:,.0f}{unit} for an image of {row.features:,.0f} features."
     )
     if row.bound is not None:
-        told += f" From one release, were all words equally common, nobody names more than {100 * row.bound:.1f}% of"
-        told += " the words right."
+        told += " From the words of one feature alone, were all words equally common, nobody names the right one more"
+        told += f" often than {100 * row.bound:.1f}% of the time; overlapping features add theirs."
     return told
 
 

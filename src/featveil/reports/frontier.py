@@ -1,6 +1,6 @@
-"""The privacy-utility frontier of an audit: leakage of the best attack against utility, as an inline SVG and as a PNG.
+"""The privacy-utility frontier of an audit: leakage of the best attack against utility, and its figure as a PNG.
 
-The SVG is written by hand, so that the page of an audit needs no matplotlib; the PNG, for a README, does.
+What both figures share is here; the inline SVG is in frontier_svg.py, and needs no matplotlib as the PNG does.
 """
 
 from collections.abc import Iterable, Sequence

@@ -18,8 +18,9 @@ from featveil.core import InputError
 from featveil.core.arrays import Float32
 from featveil.core.records import Parameter, Record
 from featveil.databases import Database
+from featveil.metrics.audit import SIDES, TASK
 from featveil.tasks.audit_datasets import Dataset
-from featveil.tasks.audit_measuring import SIDES, TASK, Measuring, Unit
+from featveil.tasks.audit_measuring import Measuring, Unit
 from featveil.tasks.audit_request import Settings
 from featveil.tasks.audit_workers import measure_units
 from featveil.tasks.file_attacks import attack_parameters

@@ -30,6 +30,7 @@ Made = TypeVar("Made")
 Entries = dict[str, Any]
 
 _TOP = ("kind", "max_features", "sample", "seeds", "attacker", "pool", "dataset", "scheme", "attack")
+_INTEGERS = 2**63
 _BY_ITSELF = ("chance", "read")  # always run: the floor, and what is read where nothing is hidden
 _NAMES = {
     str: "text",
@@ -64,11 +65,21 @@ def read_audit_file(path: str | Path) -> Request:
 
 def _parsed(path: Path) -> Entries:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        entries = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"cannot read audit file {path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # ValueError also for text that is not UTF-8, and endless digits
         raise InputError(f"{path} is not TOML: {error}") from error
+    if not _fits(entries):
+        raise InputError(f"{path} is not TOML: a whole number has at most 64 bits")
+    return entries
+
+
+def _fits(value: Any) -> bool:
+    """Whether every whole number in there is one of TOML."""
+    if isinstance(value, dict | list):
+        return all(map(_fits, value.values() if isinstance(value, dict) else value))
+    return type(value) is not int or -_INTEGERS <= value < _INTEGERS
 
 
 def _sources(entries: Entries, path: Path) -> Iterator[Source]:

@@ -28,6 +28,7 @@ from featveil.distances.tiles import single_threaded
 from featveil.geometry import agreeing, agreeing_candidates
 from featveil.matching import match
 from featveil.metrics import Truth, count_verified, transfer_errors
+from featveil.metrics.audit import SIDES, SKIPPED, TASK, UTILITY
 from featveil.tasks.audit_pools import Devices
 from featveil.tasks.file_attacks import attack_parameters
 from featveil.tasks.generators import generator, image_generator
@@ -38,11 +39,6 @@ from featveil.tasks.trials import Trial
 
 if TYPE_CHECKING:
     from featveil.tasks.audit import Audit
-
-TASK = "audit"
-UTILITY = "matches, right matches, verified, right verified"
-SKIPPED = "skipped"
-SIDES = ("one", "both")
 
 _RIGHT = 3.0  # pixels
 _SAMPLES = 100_000  # of four candidates, few of which are right

@@ -27,8 +27,8 @@ class Settings:
     seeds: tuple[int, ...] = (0,)
 
     def __post_init__(self) -> None:
-        if self.kind not in EXTRACTORS:
-            raise InputError(f"unknown descriptor kind {self.kind!r}: use one of {', '.join(EXTRACTORS)}")
+        if not isinstance(self.kind, str) or self.kind not in EXTRACTORS:
+            raise InputError(f"unknown descriptor kind {self.kind!r:.80}: use one of {', '.join(EXTRACTORS)}")
         for name in ("max_features", "sample"):
             check_positive(name, getattr(self, name))
         if not self.seeds:
