@@ -102,10 +102,14 @@ class Pool:
         return pool
 
     def add(self, photographs: Iterable[Float32]) -> Holdings:
-        """Add the descriptors (s, d) of more photographs; those that are there already are left out."""
-        with self._transaction() as connection:
-            _, size, secret = _device(connection)
-            _insert(connection, secret, size, photographs)
+        """Add the descriptors (s, d) of more photographs; those that are there already are left out.
+
+        Each photograph is added by itself: what was added before an interruption stays.
+        """
+        for values in photographs:
+            with self._transaction() as connection:
+                _, size, secret = _device(connection)
+                _insert(connection, secret, size, [values])
         return self.holdings()
 
     def holdings(self) -> Holdings:

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 from featveil.attacks.ranking import distinguish
-from featveil.core.arrays import Float32, Integers
+from featveil.core import Randomness
+from featveil.core.arrays import Float32, Float64, Integers
 from featveil.databases.database import unit_rows
 from featveil.defenses.balance import Balance
 from pools import descriptors
@@ -68,6 +69,18 @@ def test_a_ranker_that_learned_the_difference_gains_nothing() -> None:
         success[name] = distinguish(lists[0], lists[1], sparse[600:], "sift", rng).success
     assert success["blind"] > 0.35
     assert success["balanced"] < 0.3
+
+
+def test_the_order_of_confounders_says_nothing() -> None:
+    """A release with fewer takes the first ones: these must be like the others."""
+
+    class ByRow(Balance):
+        def _scores(self, points: Float32, free: Float32, rng: Randomness) -> tuple[Float64, Float64]:
+            return np.full(len(points), 5.0), np.linspace(0, 10, len(free))
+
+    rng = np.random.default_rng(4)
+    first, *_, last = ByRow("sift").choose(descriptors(0, 200), descriptors(200, 820), 4, rng).T
+    assert abs((first < last).mean() - 0.5) < 0.11  # three standard deviations
 
 
 def test_the_true_one_is_not_in_the_middle() -> None:

@@ -1,6 +1,7 @@
 import os
 import sqlite3
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -134,6 +135,28 @@ class TestPhotographsOfThePool:
         assert pool.add([POINTS, descriptors(0, 40)]).entries == 120
         assert pool.add([descriptors(9000, 30)]).entries == 150
         assert pool.holdings().photographs == 4
+
+
+class TestAdding:
+    def test_an_interruption_keeps_what_was_added(self, tmp_path: Path) -> None:
+        pool = make(tmp_path / "device.pool")
+
+        def photographs() -> Iterator[Float32]:
+            yield descriptors(9000, 30)
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            pool.add(photographs())
+        assert pool.holdings().entries == 150
+
+    def test_others_may_use_it_meanwhile(self, tmp_path: Path) -> None:
+        pool = make(tmp_path / "device.pool")
+
+        def photographs() -> Iterator[Float32]:
+            Pool(tmp_path / "device.pool", wait=0).hide(POINTS, 1, first_free)
+            yield descriptors(9000, 30)
+
+        assert pool.add(photographs()).free == 120 - 6 + 30
 
 
 class TestFile:

@@ -57,7 +57,9 @@ class Balance:
                 width *= 1.5
             chosen[row] = near[distinct(1, count, len(near), rng)[0]]
             taken[chosen[row]] = True
-        return chosen
+        # A smaller release takes the first of them: their order must not follow the scores.
+        shuffled = np.argsort(rng.integers(0, 2**62, size=chosen.shape), axis=1, kind="stable")
+        return np.take_along_axis(chosen, shuffled, axis=1)
 
     def _scores(self, points: Float32, free: Float32, rng: Randomness) -> tuple[Float64, Float64]:
         """Scores of both by the linear discriminant of their statistics and the squares of these; 0 for few points."""
