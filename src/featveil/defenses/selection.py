@@ -9,8 +9,8 @@ import numpy as np
 
 from featveil.core import Features, InputError
 
-# Scales. A SIFT window reaches 6 scales from its keypoint and fades towards its edge; at this share of it, the overlap
-# attack found no more than with windows that do not touch at all.
+# Scales. A SIFT window reaches 6 scales from its keypoint and fades towards its edge; from here on attackers gain next
+# to nothing from neighbours, even if they know scales and orientations (benchmarks/reach.py).
 REACH = 4.5
 UNLIKE = 0.6  # of the norm: nearer than that, descriptors are examples of each other
 
