@@ -145,7 +145,7 @@ def test_an_attacker_may_have_a_database_file(tmp_path: Path) -> None:
         ("[[scheme]]\nname = 'hardened'\npool = 'p'", "scheme 1: unknown key 'pool'"),
         ("[[scheme]]\nname = 'lifting'\nkeypoints = 'few'", "scheme 1: unknown keypoints 'few': use one of all, apart"),
         ("[[scheme]]\nname = 'lifting'\ngeometry = 1", "scheme 1: geometry must be true or false, got 1"),
-        ("[[attack]]\nname = 'guess'", f"attack 1: unknown attack 'guess': use one of {', '.join(ATTACKS)}"),
+        ("[[attack]]\nname = 'guess'", "attack 1: unknown attack 'guess': use one of .*lattice"),
         ("[[attack]]\nname = 'vertex'\nrounds = '2'", "attack 1: rounds must be a whole number, got '2'"),
         ("[[attack]]\nname = 'vertex'\nspeed = 2", "attack 1: unknown key 'speed': use some of name, walkers, rounds"),
         ("[[attack]]\nname = 'vertex'\n[[attack]]\nname = 'vertex'", "attack vertex is there twice"),
