@@ -87,9 +87,10 @@ def _descriptors(photographs: list[Path], kind: str, max_features: int) -> "Iter
 
 
 def _show(pool: Path, holdings: "Holdings", json: bool) -> None:
+    plural = "" if holdings.photographs == 1 else "s"
     text = (
         f"pool        {pool}\n"
-        f"holds       {holdings.entries:,} {holdings.kind} descriptors of {holdings.photographs:,} photographs\n"
+        f"holds       {holdings.entries:,} {holdings.kind} descriptors of {holdings.photographs:,} photograph{plural}\n"
         f"unused      {holdings.free:,}\n"
         "Whoever has this file can undo every release made with it: it stays on the device."
     )

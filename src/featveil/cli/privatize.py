@@ -79,7 +79,7 @@ def privatize(
         bool, typer.Option("--keep-geometry", help="Also release scale, orientation and response: they leak.")
     ] = False,
     apart: Annotated[
-        bool, typer.Option("--apart", help="Release only features that do not overlap: few, but they do not tell.")
+        bool, typer.Option("--apart", help="Release only features that neither overlap nor resemble each other: few.")
     ] = False,
     allow_line: Annotated[
         bool, typer.Option("--allow-line", help="Lifting: permit dimension 1, which hides almost nothing.")
@@ -99,7 +99,7 @@ def privatize(
     strict: Annotated[bool, typer.Option("--strict", help="Refuse choices that known attacks break.")] = False,
     json: Json = False,
 ) -> None:
-    """Hide descriptors so that they still match. Randomness is the operating system's; there is no seed.
+    """Hide descriptors so that they still match. Randomness is the operating system's, or that of the pool's secret.
 
     An input that cannot be read is reported and left out: exit code 1 if others worked, 2 if none did.
 

@@ -31,6 +31,7 @@ class Releases:
         self.last: PrivateFeatures | None = None
         self.largest = self.images = self.total = 0  # features of the largest image, images, features of all
         self.bytes = 0
+        self.found = 0  # features before any selection
         self.kinds: set[str] = set()  # of descriptors, in what was released
         self.left: float | None = None  # of the account
 
@@ -41,6 +42,7 @@ class Releases:
 
         first = self.last is None
         self.last = privatize(features, self.method, **asdict(self.released))
+        self.found += len(features)
         hidden = self.last.descriptors
         if first and isinstance(hidden, Subspaces) and 2 * hidden.dimension >= hidden.size:
             complain("warning", f"{_ALWAYS_MEET} (dimension {hidden.dimension} of {hidden.size})")
@@ -98,6 +100,7 @@ class Releases:
             return ""
         lines = [
             f"defense    {self._defense()}",
+            f"features   {self.total:,}{f' of {self.found:,}: those that lie apart' if self.released.apart else ''}",
             f"guarantee  {self._guarantee()}",
             f"leaks      {', '.join(self._leaks())}",
             *([f"attacks    {attacks} ({_THREATS})"] if (attacks := self._attacks()) else []),
@@ -115,8 +118,10 @@ class Releases:
         guarantee = self.last.guarantee if self.last else None
         confounders = self.last.defense.get("confounders") if self.last else None
         if isinstance(confounders, int):
+            if not self.released.apart:
+                return "empirical, nothing is proved: overlapping features tell which of their descriptors is true"
             among = f"at best no attack is right more often than 1 in {confounders + 1}"
-            return f"empirical, nothing is proved: {among}, where the pool resembles the photograph"
+            return f"empirical, nothing is proved: {among}, as far as the pool resembles the photograph"
         if guarantee is None or guarantee.epsilon is None:
             return "empirical: judged by known attacks only, nothing is proved"
         image = guarantee.compose(self.largest).epsilon or 0.0

@@ -62,7 +62,7 @@ _ZEROS = Weakness(
     "descriptors with exact zeros under lifting",
     "vertex",
     "finds at least 88 % of the features up to dimension 8, at least 35 % at 16",
-    _BOUND,
+    "use hardened lifting with --apart, or the subset mechanism with an epsilon of at most 10",
 )
 _RANDOM = Weakness(
     "lifting without confounders",
@@ -179,7 +179,7 @@ def _of_overlap(defense: Defense, keep_geometry: bool) -> list[Weakness]:
             f"overlapping keypoints{' with scale and orientation' if keep_geometry else ''}",
             "overlap",
             f"predicts them from each other{share if isinstance(defense, Lifting) else ''}",
-            f"{advice} keypoints that do not overlap",
+            f"{advice} keypoints that do not overlap (--apart)",
         )
     ]
 

@@ -90,7 +90,7 @@ def bottom_line(rows: Sequence[AuditRow]) -> str:
         told = f"None of {count} keeps half of the matches of raw features; {row.scheme} keeps most:"
     chance = f" (a blind guess: {percent(row.chance.below_near)})" if row.chance else ""
     told += (
-        f" it keeps {percent(kept)} of the matches, and the best attack known gets within {NEAR:g} of"
+        f" it keeps {percent(kept)} of the matches, and the best of the attacks that were run gets within {NEAR:g} of"
         f" {percent(best.below_near)} of its features{chance}."
     )
     return told + (" The audit is not finished: this may change." if any(one.missing for one in rows) else "")
