@@ -37,7 +37,7 @@ _NOBODY = b""  # owns what was released itself
 # Photographs are the same one from this share of descriptors in common on, of those that have fewer: flat patches may
 # coincide. How many a release had is not known; of that, some are enough.
 _SAME, _SOME = 0.1, 5
-_DAMAGED = "the pool is damaged: restore it from a copy"
+_DAMAGED = "the pool is damaged: restore a copy from after its last release"
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
@@ -179,14 +179,16 @@ class Pool:
         # Anything beside these tables, such as a trigger, could give an entry out twice.
         schema = connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid").fetchall()
         if schema != [(statement,) for statement in _TABLES]:
-            raise FormatError(f"pool {self.path} is damaged: restore it from a copy")
+            raise FormatError(f"pool {self.path} is damaged: restore a copy from after its last release")
 
     def _refusal(self, error: sqlite3.Error | OSError) -> FeatveilError:
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_IOERR) & 0xFF
         if code in _BUSY:
             return InputError(f"another process holds pool {self.path}: try again later")
         if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-            return FormatError(f"pool {self.path} is damaged or no pool at all: restore it from a copy")
+            return FormatError(
+                f"pool {self.path} is damaged or no pool at all: restore a copy from after its last release"
+            )
         return InputError(f"cannot use pool {self.path} ({error}): check its permissions and the disk")
 
 

@@ -53,9 +53,7 @@ class Hardened:
 
     def for_kind(self, kind: str) -> Self:
         """This defense, if its pool serves descriptors of `kind`."""
-        if self.pool is None:
-            raise NotFittedError("hardened lifting needs a pool of the device's own photographs: featveil pool create")
-        there = self.pool.holdings().kind
+        there = self._own_pool().holdings().kind
         if there != kind:
             raise InputError(f"the pool holds {there} descriptors, the features are {kind}: use a {kind} pool")
         return self
@@ -81,13 +79,12 @@ class Hardened:
         del labels
         if self.dimension >= points.size:
             raise InputError(f"dimension must be below the descriptor size {points.size}, got {self.dimension}")
-        if self.pool is None:
-            raise NotFittedError("hardened lifting needs a pool of the device's own photographs: featveil pool create")
+        pool = self._own_pool()
         norms = np.linalg.norm(points.values, axis=1)
         if not norms.all():
             raise InputError(f"descriptor {int(np.argmin(norms))} has zero norm: remove it first")
-        balance = Balance(self.pool.holdings().kind)
-        hiding = self.pool.hide(
+        balance = Balance(pool.holdings().kind)
+        hiding = pool.hide(
             points.values, self.confounders, lambda own, free, count: balance.choose(own, free, count, rng)
         )
         offset = np.empty(points.values.shape, np.float32)
@@ -101,6 +98,11 @@ class Hardened:
                 all_of[:, 0], directions, draws.uniform("offset and basis", self.dimension + 1, points.size)
             )
         return Subspaces(offset, basis)
+
+    def _own_pool(self) -> Pool:
+        if self.pool is None:
+            raise NotFittedError("hardened lifting needs a pool of the device's own photographs: featveil pool create")
+        return self.pool
 
     def _directions(self, all_of: Float64, draws: KeyedDraws) -> Float64:
         """Orthonormal directions (n, m, d): to the confounders, then random ones."""
