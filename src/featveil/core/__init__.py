@@ -1,5 +1,6 @@
 """Value types, protocols, guarantees, entropy and errors: what everything else speaks in. NumPy and stdlib only."""
 
+from featveil.core.cameras import Camera, Pose
 from featveil.core.descriptors import Descriptors, Flats, Points, Subspaces, WordSets
 from featveil.core.entropy import Randomness, SecureRandomness
 from featveil.core.errors import (
@@ -18,6 +19,7 @@ from featveil.core.protocols import Account, Defense
 
 __all__ = [
     "Account",
+    "Camera",
     "DatasetError",
     "Defense",
     "Descriptors",
@@ -32,6 +34,7 @@ __all__ = [
     "MissingExtraError",
     "NotFittedError",
     "Points",
+    "Pose",
     "PrivacyError",
     "PrivateFeatures",
     "Randomness",
