@@ -1,5 +1,30 @@
 """files -> samples: one file per layout."""
 
-from featveil.datasets.hpatches import HPatches, ImagePair, Scene, load_hpatches
+from pathlib import Path
 
-__all__ = ["HPatches", "ImagePair", "Scene", "load_hpatches"]
+from featveil.datasets.hpatches import HPatches, ImagePair, Scene, load_hpatches
+from featveil.datasets.photos import load_photos
+from featveil.datasets.rendered import RenderedScene, render_scene
+from featveil.datasets.scenes import MapScene
+from featveil.datasets.strecha import has_strecha, load_strecha
+
+__all__ = [
+    "HPatches",
+    "ImagePair",
+    "MapScene",
+    "RenderedScene",
+    "Scene",
+    "load_hpatches",
+    "load_map_scenes",
+    "load_photos",
+    "load_strecha",
+    "render_scene",
+]
+
+
+def load_map_scenes(folder: str | Path) -> list[MapScene]:
+    """The scenes of a folder: one with true cameras, a folder of such, or photographs of one place without poses.
+
+    Raises DatasetError when it is none of these, or one is incomplete.
+    """
+    return load_strecha(folder) if has_strecha(folder) else [load_photos(folder)]
