@@ -1,63 +1,8 @@
-"""Descriptors x 2 -> Matches: one file per matcher, and the function that compares features of either kind."""
+"""Descriptors x 2 -> Matches: one file per matcher, and the functions that compare features of either kind."""
 
-from featveil.core import Features, InputError, Matches, PrivateFeatures, WordSets
-from featveil.databases import Database, builtin
-from featveil.databases.words import check_codebook
+from featveil.matching.features import MatchOptions, match
+from featveil.matching.many import match_pairs
 from featveil.matching.nearest import NearestMatcher
-from featveil.matching.words import WordMatcher, WordRule, check_rule
+from featveil.matching.words import WordMatcher
 
-__all__ = ["NearestMatcher", "WordMatcher", "match"]
-
-
-def match(
-    a: Features | PrivateFeatures,
-    b: Features | PrivateFeatures,
-    *,
-    mutual: bool = True,
-    ratio: float | None = None,
-    max_distance: float | None = None,
-    on_sphere: bool = False,
-    codebook: Database | None = None,
-    rule: WordRule = "vocabulary",
-) -> Matches:
-    """Match raw or private features with raw or private features.
-
-    Points and subspaces are matched by exact Euclidean distance; `mutual`, `ratio`, `max_distance` and `on_sphere` are
-    explained in `NearestMatcher`. Word sets are matched through their `codebook` (default: the built-in one) by a
-    `rule` that `WordMatcher` explains, with several candidates a feature. Raises InputError when the two are not
-    comparable.
-    """
-    for features in (a, b):
-        if not isinstance(features, Features | PrivateFeatures):
-            raise InputError(f"expected Features or PrivateFeatures, got {type(features).__name__}")
-    if a.kind != b.kind:
-        raise InputError(f"cannot match {a.kind} with {b.kind} descriptors: extract both with the same kind")
-    check_rule(rule)
-    if not any(isinstance(side.descriptors, WordSets) for side in (a, b)):
-        if codebook is not None:
-            raise InputError("a codebook is for word sets, and neither side has any: leave it out")
-        return NearestMatcher(mutual, ratio, max_distance, on_sphere).match(a.descriptors, b.descriptors)
-    if not mutual or ratio is not None or max_distance is not None:
-        raise InputError("word sets have no mutual, ratio or max_distance test: verify the candidates geometrically")
-    if on_sphere:
-        raise InputError("on_sphere is for subspaces, and word sets have none: leave it out")
-    return WordMatcher(_codebook(a, b, codebook), rule).match(a.descriptors, b.descriptors)
-
-
-def _codebook(a: Features | PrivateFeatures, b: Features | PrivateFeatures, given: Database | None) -> Database:
-    """The codebook that the word sets name; raises InputError when it is neither given nor built in."""
-    digests = {side.descriptors.codebook for side in (a, b) if isinstance(side.descriptors, WordSets)}
-    if len(digests) > 1:
-        raise InputError("the two sides use different codebooks: privatize both with the same one")
-    if given is not None:
-        check_codebook(given)
-    (digest,) = digests
-    if given is None and a.kind in ("sift", "rootsift") and builtin(a.kind).digest == digest:
-        return builtin(a.kind)
-    if given is None:
-        raise InputError(f"these words are of codebook {digest[:12]}, not the built-in one: give that codebook")
-    if given.digest != digest:
-        raise InputError(
-            f"these words are of codebook {digest[:12]}, the given one is {given.digest[:12]}: use the same file"
-        )
-    return given
+__all__ = ["MatchOptions", "NearestMatcher", "WordMatcher", "match", "match_pairs"]
