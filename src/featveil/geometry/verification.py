@@ -1,0 +1,67 @@
+"""Matches -> verified matches: which of a database's image pairs show the same scene, and which matches agree."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from featveil.core import InputError
+from featveil.geometry.colmap import pycolmap
+from featveil.geometry.database import opened
+
+
+@dataclass(frozen=True)
+class Verification:
+    """How COLMAP checks an image pair by RANSAC on its epipolar geometry.
+
+    A pair counts with at least `min_inliers` matches that agree, and at least `min_inlier_ratio` of all (Dusmanu et
+    al. 2021 ask for 0.1). `iterations` is the most that RANSAC tries, `max_error` how far off a match may be in pixels.
+    """
+
+    min_inliers: int = 15
+    min_inlier_ratio: float = 0.1
+    iterations: int = 10_000
+    max_error: float = 4.0
+
+    def __post_init__(self) -> None:
+        if self.min_inliers < 1 or not 0 <= self.min_inlier_ratio <= 1:
+            raise InputError("verification needs at least 1 inlier and a ratio from 0 to 1")
+        if not 1 <= self.iterations <= 10_000_000 or not self.max_error > 0:
+            raise InputError("iterations are 1 to 10,000,000, and the largest error is above 0")
+
+
+# Vocabulary matching gives many candidates a feature, so few of them can be right: look longer, demand no share.
+OF_CANDIDATES = Verification(min_inlier_ratio=0.0, iterations=200_000)
+
+
+@dataclass(frozen=True)
+class Verified:
+    """How many pairs passed, and how many matches agree in them together."""
+
+    pairs: int
+    matches: int
+
+
+def verify(path: str | Path, options: Verification = Verification(), seed: int | None = None) -> Verified:
+    """Check all matched pairs of the database at `path` that were not checked yet; the result is stored there."""
+    module = pycolmap()
+    two_view = module.TwoViewGeometryOptions(
+        min_num_inliers=options.min_inliers,
+        min_inlier_ratio=options.min_inlier_ratio,
+        detect_watermark=False,
+        ransac=ransac_options(options.iterations, options.max_error, options.min_inlier_ratio, seed),
+    )
+    module.geometric_verification(path, two_view_geometry_options=two_view)
+    with opened(path) as database:
+        return Verified(int(database.num_verified_image_pairs()), int(database.num_inlier_matches()))
+
+
+def ransac_options(iterations: int, max_error: float, min_inlier_ratio: float, seed: int | None) -> dict[str, Any]:
+    """RANSAC that stops when it is confident that no better model has at least that ratio of inliers."""
+    return {
+        "max_error": max_error,
+        "max_num_trials": iterations,
+        "min_num_trials": min(100, iterations),
+        "min_inlier_ratio": max(min_inlier_ratio, 1e-6),
+        "confidence": 0.9999,
+        "random_seed": -1 if seed is None else seed,
+    }
