@@ -14,6 +14,8 @@ from featveil.metrics.leakage import (
     summarize_leakage,
 )
 from featveil.metrics.matching import THRESHOLDS, matching_accuracy, mean_matching_accuracy, transfer_errors
+from featveil.metrics.poses import POSE_THRESHOLDS, TIGHT_POSE_THRESHOLDS, pose_errors, shares_within
+from featveil.metrics.poses import align as align_poses
 from featveil.metrics.truth import Truth, align
 
 __all__ = [
@@ -24,18 +26,23 @@ __all__ = [
     "EXACT",
     "FARTHEST",
     "NEAR",
+    "POSE_THRESHOLDS",
     "THRESHOLDS",
+    "TIGHT_POSE_THRESHOLDS",
     "Leakage",
     "Truth",
     "Verified",
     "align",
+    "align_poses",
     "corner_error",
     "count_verified",
     "guess_distances",
     "histogram",
     "matching_accuracy",
     "mean_matching_accuracy",
+    "pose_errors",
     "ranks",
+    "shares_within",
     "summarize_leakage",
     "transfer_errors",
 ]

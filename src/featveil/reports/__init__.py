@@ -23,6 +23,16 @@ from featveil.reports.audit_rows import AuditRow, SkippedTrial, Spread, TrialRow
 from featveil.reports.audit_tables import audit_cells, audit_markdown
 from featveil.reports.curves import draw_matching_curves
 from featveil.reports.frontier import draw_frontier
+from featveil.reports.localization import (
+    LocalizationRow,
+    localization_cells,
+    localization_markdown,
+    summarize_localization,
+)
+from featveil.reports.localization_curves import draw_localization
+from featveil.reports.mapping import MappingRow, mapping_cells, mapping_markdown, summarize_mapping
+from featveil.reports.mapping_curves import draw_mapping
+from featveil.reports.model_pictures import View, choose_view, draw_model, side_by_side
 from featveil.reports.oracle import OracleRow, draw_oracle, oracle_cells, oracle_markdown, summarize_oracle
 from featveil.reports.tables import MatchingRow, matching_cells, matching_markdown, summarize_matching
 from featveil.reports.tradeoff import (
@@ -39,6 +49,8 @@ __all__ = [
     "AttackRow",
     "AuditRow",
     "CollisionRow",
+    "LocalizationRow",
+    "MappingRow",
     "MatchingRow",
     "MemberRow",
     "OracleRow",
@@ -46,6 +58,7 @@ __all__ = [
     "Spread",
     "TradeoffRow",
     "TrialRow",
+    "View",
     "WordsRow",
     "assumptions_markdown",
     "attack_cells",
@@ -54,22 +67,33 @@ __all__ = [
     "audit_markdown",
     "audit_page",
     "best_attacks",
+    "choose_view",
     "collision_cells",
     "draw_assumptions",
     "draw_attacks",
     "draw_frontier",
+    "draw_localization",
+    "draw_mapping",
     "draw_matching_curves",
+    "draw_model",
     "draw_oracle",
     "draw_tradeoff",
     "draw_words_curves",
+    "localization_cells",
+    "localization_markdown",
+    "mapping_cells",
+    "mapping_markdown",
     "matching_cells",
     "matching_markdown",
     "member_cells",
     "oracle_cells",
     "oracle_markdown",
+    "side_by_side",
     "summarize_assumptions",
     "summarize_attacks",
     "summarize_audit",
+    "summarize_localization",
+    "summarize_mapping",
     "summarize_matching",
     "summarize_oracle",
     "summarize_tradeoff",
