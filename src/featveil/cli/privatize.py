@@ -1,31 +1,34 @@
 """featveil privatize: raw features or images -> private features, which may be sent."""
 
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from featveil.cli.console import Json, complain, progress
-from featveil.cli.extract import HDF5, Work, finish, has_images, named_images, read_features, targets
+from featveil.cli.console import Json, progress
+from featveil.cli.extract import HDF5, Work, finish
 from featveil.cli.methods import make_defense
+from featveil.cli.outputs import Output, PrivateFile, VeilFiles, names_to_skip
 from featveil.cli.releases import Released, Releases
-from featveil.core.errors import FeatveilError, InputError, PrivacyError
-from featveil.core.files import make_folder, replacing
+from featveil.cli.sources import Source, find_sources
+from featveil.core.errors import FeatveilError, InputError
 
 if TYPE_CHECKING:
-    from featveil.core import Account, Defense, Features, PrivateFeatures
-
-_FEATURES_OF_IMAGE = 2048
+    from featveil.core import Account, Defense
 
 
 def privatize(
     features: Annotated[
         list[Path],
-        typer.Argument(metavar="FEATURES...", help="Raw .veil files, images, folders of either, or hloc .h5 files."),
+        typer.Argument(
+            metavar="FEATURES...",
+            help="Raw .veil files, images, folders of either, hloc .h5 files, or COLMAP .db files.",
+        ),
     ],
-    out: Annotated[Path, typer.Option(help="A .veil file for one input, else a folder.")],
+    out: Annotated[
+        Path, typer.Option(help="A .veil file for one input, a folder, or one .h5 file for all, which hloc reads.")
+    ],
     defense: Annotated[
         str,
         typer.Option(
@@ -86,7 +89,11 @@ def privatize(
     ] = False,
     kind: Annotated[
         str | None,
-        typer.Option(help="Descriptor kind: of images (default sift), and of hloc files that do not say it."),
+        typer.Option(
+            help="Descriptor kind: of images (default sift), of COLMAP files (default rootsift), and of hloc files"
+            " that do not say it.",
+            show_default=False,
+        ),
     ] = None,
     max_features: Annotated[
         int | None,
@@ -110,33 +117,25 @@ def privatize(
     options |= {"confounders": confounders, "pool": pool}
     method = make_defense(defense, options, database, database_digest)
     account = _account(ledger, subject, method)
-    sources = _sources(features, kind, max_features)
+    sources = find_sources(features, kind, max_features)
     releases = Releases(method, Released(keep_geometry, apart), account)
     if strict:
         _refuse_weak(releases, sources)
-    planned = targets(list(sources), out)
-    skipped = _check_targets(sources, planned, resume, overwrite)
-    _check_settings([planned[name] for name in skipped], method)
-    work = Work(lambda path: releases.make(_raw(sources[str(path)])), len(planned))
+    output = _output(sources, out)
+    skipped = names_to_skip(output, method, resume, overwrite)
+    work = Work(lambda path: releases.make(sources[str(path)].read()), len(sources))
     work.skipped = len(skipped)
     with progress("privatizing") as report:
         work.report = report
-        for name, target in planned.items():
-            if name not in skipped:
-                _release_one(name, target, work, releases)
+        output.release([name for name in sources if name not in skipped], work, releases)
     if work.written:
         releases.warn()
     finish(work, out, releases.facts(work.features), json, releases.text())
 
 
-@dataclass(frozen=True)
-class _Source:
-    """Where raw features are; `name` is the image's in an hloc file."""
-
-    path: Path
-    name: str | None
-    kind: str | None
-    max_features: int | None
+def _output(sources: dict[str, Source], out: Path) -> Output:
+    one_for_all = out.suffix.lower() in HDF5 and not out.is_dir()
+    return PrivateFile(sources, out) if one_for_all else VeilFiles(sources, out)
 
 
 def _account(ledger: Path | None, subject: str | None, method: "Defense") -> "Account | None":
@@ -152,30 +151,7 @@ def _account(ledger: Path | None, subject: str | None, method: "Defense") -> "Ac
     return Ledger(ledger).account(subject)
 
 
-def _sources(inputs: list[Path], kind: str | None, max_features: int | None) -> dict[str, _Source]:
-    """What to privatize, by name. A folder stands for its .veil files or, without any, its images."""
-    found: dict[str, _Source] = {}
-    for path in inputs:
-        if path.suffix.lower() in HDF5:
-            from featveil.formats import hloc
-
-            more = {name: _Source(path, name, kind, max_features) for name in hloc.names(path)}
-            if not more:
-                raise InputError(f"{path} holds no image features")
-        elif path.is_dir() and (veils := sorted(path.rglob("*.veil"))):
-            if has_images(path):
-                raise InputError(f"{path} holds both images and .veil files: name the ones you mean")
-            names = {veil.relative_to(path).as_posix(): veil for veil in veils}
-            more = {name: _Source(veil, None, kind, max_features) for name, veil in names.items()}
-        else:
-            more = {name: _Source(file, None, kind, max_features) for name, file in named_images([path]).items()}
-        for name, source in more.items():
-            if found.setdefault(name, source) != source:
-                raise InputError(f"{found[name].path} and {path} both hold {name!r}: use two folders")
-    return found
-
-
-def _refuse_weak(releases: Releases, sources: dict[str, _Source]) -> None:
+def _refuse_weak(releases: Releases, sources: dict[str, Source]) -> None:
     """Raise PrivacyError when an attack is known to work on what would be released of any source.
 
     A source whose kind cannot be read is left to fail when its turn comes.
@@ -185,93 +161,5 @@ def _refuse_weak(releases: Releases, sources: dict[str, _Source]) -> None:
     kinds: set[str] = set()
     for source in sources.values():
         with suppress(FeatveilError):
-            kinds.add(_kind(source))
+            kinds.add(source.find_kind())
     refuse(releases.weaknesses(kinds))
-
-
-def _kind(source: _Source) -> str:
-    """The kind of the descriptors in `source`, of which no more is read than that takes."""
-    from featveil.formats import hloc, veil
-
-    if source.name is not None:
-        return hloc.kind_of(source.path, source.name) or source.kind or ""
-    return veil.load(source.path).kind if source.path.suffix.lower() == ".veil" else source.kind or "sift"
-
-
-def _check_targets(sources: dict[str, _Source], planned: dict[str, Path], resume: bool, overwrite: bool) -> set[str]:
-    """The names to skip; raises InputError when an input, or unasked an output, would be replaced."""
-    inputs = {source.path.resolve() for source in sources.values()}
-    for target in planned.values():
-        if target.resolve() in inputs:
-            raise InputError(f"{target} is an input: choose another output")
-    there = {name for name, target in planned.items() if target.exists()}
-    if there and not resume and not overwrite:
-        raise InputError(
-            f"{planned[min(there)]} exists: --resume keeps it, --overwrite releases again"
-            " (two releases of one image together reveal more than one)"
-        )
-    return there if resume else set()
-
-
-def _check_settings(released: list[Path], method: "Defense") -> None:
-    """Raise InputError when a release that would be kept was made in another way."""
-    from featveil.core import PrivateFeatures
-    from featveil.formats.veil import load
-
-    for path in released:
-        there = load(path)
-        if not isinstance(there, PrivateFeatures) or there.defense != method.for_kind(there.kind).spec():
-            raise InputError(f"{path} was made with other settings: use those, or another output folder")
-
-
-def _raw(source: _Source) -> "Features":
-    from featveil.core import Features
-    from featveil.formats import hloc
-
-    if source.name is not None:
-        features: Features | PrivateFeatures = hloc.read(source.path, source.name, source.kind)
-        if len(features) == 0:
-            raise InputError(f"image {source.name!r} in {source.path} has no features")
-    else:
-        features = read_features(source.path, source.kind or "sift", source.max_features or _FEATURES_OF_IMAGE)
-    if not isinstance(features, Features):
-        raise PrivacyError(f"{source.path} is private already: privatize the raw features it came from")
-    return features if source.max_features is None else _strongest(features, source.max_features)
-
-
-def _strongest(features: "Features", most: int) -> "Features":
-    """The `most` features of highest response; raises InputError when there are more and none has a response."""
-    if len(features) <= most:
-        return features
-    response = None if features.keypoints is None else features.keypoints.response
-    if response is None:
-        raise InputError(f"these {len(features)} features have no response to choose {most} by: extract fewer instead")
-    return features.take((-response).argsort(kind="stable")[:most])
-
-
-def _release_one(name: str, target: Path, work: "Work[PrivateFeatures]", releases: Releases) -> None:
-    """Written beside, charged, then moved into place: what is not recorded is not released, and hardly the reverse."""
-    from featveil.formats.veil import save
-
-    private = work.tried(Path(name))
-    if private is None:
-        return
-    make_folder(target.parent)
-    before = releases.images
-    try:
-        with replacing(target) as temporary:
-            save(private, temporary)
-            size = temporary.stat().st_size
-            releases.count(private, name)
-    except FeatveilError as error:
-        charged = releases.account is not None and releases.images > before
-        message = f"{name}: {error}{' (the ledger was charged for it)' if charged else ''}"
-        if work.total == 1:
-            raise type(error)(message) from error
-        work.failed += 1
-        complain("warning", message)
-    else:
-        work.written += 1
-        work.features += len(private)
-        releases.bytes += size
-    work.advance()
