@@ -9,13 +9,12 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from featveil.cli import assumptions, attacks, oracle, tradeoff
+from featveil.cli import assumptions, attacks, oracle, runtime, tradeoff
 from featveil.cli.benching import real_numbers, split, stoppable, whole_numbers, write_reports
-from featveil.cli.console import Json, printable, progress, show, table
+from featveil.cli.console import Json, printable, show, table
 from featveil.core.files import make_folder
 
 if TYPE_CHECKING:
-    from featveil.core import Points
     from featveil.core.records import Record
     from featveil.databases import Database
     from featveil.reports import MatchingRow, WordsRow
@@ -97,48 +96,7 @@ app.command()(tradeoff.tradeoff)
 app.command()(oracle.oracle)
 app.command()(assumptions.assumptions)
 app.command()(attacks.attacks)
-
-
-@app.command()
-def runtime(
-    features: Annotated[int, typer.Option(min=2, help="Descriptors in each of the two sets.")] = 1000,
-    dimensions: Dimensions = "2,4,8",
-    repeat: Annotated[int, typer.Option(min=1, help="Repetitions; the median is shown.")] = 3,
-    images: Annotated[
-        tuple[Path, Path] | None,
-        typer.Option(help="Two images to take descriptors from.", show_default="the built-in database"),
-    ] = None,
-    kind: Annotated[str, typer.Option(help="Descriptor kind.")] = "sift",
-    json: Json = False,
-) -> None:
-    """CPU time of every matching method on one thread, and its ratio to a reference measured beside it.
-
-    Example: featveil bench runtime --features 1000 --dimensions 2,4,8
-    """
-    from featveil.tasks.runtime import Timing, measure
-
-    wanted = whole_numbers(dimensions, "--dimensions")
-    first, second = _two_sets(kind, features, images)
-    timings: list[Timing] = []
-    with progress("timing") as report:
-        for timing in measure(first, second, wanted, repeat, kind):
-            timings.append(timing)
-            # How many methods there are depends on the sizes: the bar only counts.
-            report(len(timings), max(len(timings) + 1, 4 * len(wanted) + 2))
-    rows: list[tuple[object, ...]] = [
-        (
-            timing.method,
-            timing.n,
-            timing.dimension,
-            f"{1000 * timing.seconds:.1f}",
-            f"{timing.ratio:.2f}",
-            timing.reference,
-        )
-        for timing in timings
-    ]
-    text = table("method", "n", "m", "CPU ms", "ratio", "to", rows=rows)
-    text.columns[-1].justify = "left"
-    show({"timings": [asdict(timing) for timing in timings]}, json, text)
+app.command()(runtime.runtime)
 
 
 def _publish(records: "list[Record]", out: Path, json: bool) -> None:
@@ -205,26 +163,3 @@ def _codebooks(text: str | None, kind: str) -> "dict[str, Database]":
             raise InputError(f"two codebooks are called {name}: rename one of the files")
         books[name] = book
     return books
-
-
-def _two_sets(kind: str, features: int, images: tuple[Path, Path] | None) -> "tuple[Points, Points]":
-    """Two sets of the same number of raw descriptors, of two images or of the built-in database."""
-    import numpy as np
-
-    from featveil.core import InputError, Points
-    from featveil.databases import builtin
-    from featveil.extractors import extract
-
-    if images is None:
-        points = Points(builtin(kind).points())
-        half = len(points) // 2
-        sets = points.take(np.arange(half)), points.take(np.arange(half, 2 * half))
-    else:
-        sets = (
-            extract(images[0], kind, features).descriptors,
-            extract(images[1], kind, features).descriptors,
-        )
-    fewest = min(len(sets[0]), len(sets[1]))
-    if fewest < features:
-        raise InputError(f"{features} descriptors are asked for, {fewest} are there: lower --features")
-    return sets[0].take(np.arange(features)), sets[1].take(np.arange(features))

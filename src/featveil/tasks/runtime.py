@@ -40,7 +40,7 @@ def measure(
 ) -> Iterator[Timing]:
     """Time every matching method on two sets of raw descriptors, lifted to each of `dimensions`."""
     n, d = len(first), first.size
-    raw = _Clock(lambda: nearest_both_ways(first, second, 2), lambda: matrix(first, second), repeat)
+    raw = Clock(lambda: nearest_both_ways(first, second, 2), lambda: matrix(first, second), repeat)
     yield Timing("point-point, both ways", n, 0, raw.seconds, "point-point matrix", raw.ratio)
     for m in dimensions:
         lifting = Lifting("sub-hybrid", m).for_kind(kind)
@@ -64,16 +64,16 @@ class _Case:
 def _one_dimension(case: _Case, repeat: int) -> Iterator[Timing]:
     m, n, d = case.m, case.n, case.d
     product = f"matrix product of {m + 1}n x {m + 1}n"
-    both = _Clock(lambda: nearest_both_ways(case.a, case.b, 2), _product(n * (m + 1), n * (m + 1), d), repeat)
+    both = Clock(lambda: nearest_both_ways(case.a, case.b, 2), _product(n * (m + 1), n * (m + 1), d), repeat)
     yield Timing("subspace-subspace, both ways", n, m, both.seconds, product, both.ratio)
     if n >= 4000 and m <= 8:
-        pruned = _Clock(lambda: nearest_pruned(case.a, case.b, 2), _product(n * (m + 1), n * (m + 1), d), repeat)
+        pruned = Clock(lambda: nearest_pruned(case.a, case.b, 2), _product(n * (m + 1), n * (m + 1), d), repeat)
         yield Timing("subspace-subspace, pruned rows", n, m, pruned.seconds, product, pruned.ratio)
-    one = _Clock(lambda: nearest_both_ways(case.a, case.second, 2), _product(n * (m + 1), n, d), repeat)
+    one = Clock(lambda: nearest_both_ways(case.a, case.second, 2), _product(n * (m + 1), n, d), repeat)
     yield Timing("point-subspace, both ways", n, m, one.seconds, f"matrix product of {m + 1}n x n", one.ratio)
     raw = "point-point, both ways"
     for name, other in (("subspace-subspace, both ways", case.b), ("point-subspace, both ways", case.second)):
-        clock = _Clock(
+        clock = Clock(
             partial(nearest_both_ways, case.a, other), partial(nearest_both_ways, case.first, case.second), repeat
         )
         yield Timing(name, n, m, clock.seconds, raw, clock.ratio)
@@ -88,7 +88,7 @@ def _lifting(points: Points, repeat: int, kind: str) -> Timing:
     raw = Points(np.resize(points.values, (count, points.size)))
     lifting, secure = Lifting("sub-hybrid", m).for_kind(kind), SecureRandomness()
     directions = np.random.default_rng(0).standard_normal((2, count, points.size, m))
-    clock = _Clock(lambda: lifting.privatize(raw, secure), lambda: np.linalg.qr(directions), repeat)
+    clock = Clock(lambda: lifting.privatize(raw, secure), lambda: np.linalg.qr(directions), repeat)
     return Timing("lifting", count, m, clock.seconds, "two QR factorisations each", clock.ratio)
 
 
@@ -108,7 +108,7 @@ def _product(rows: int, columns: int, d: int) -> Callable[[], object]:
     return run
 
 
-class _Clock:
+class Clock:
     """Median CPU seconds of `method` and of its ratio to `reference`, after a warm-up call of each."""
 
     def __init__(self, method: Callable[[], object], reference: Callable[[], object], repeat: int) -> None:
