@@ -5,25 +5,19 @@ A group holds `keypoints` (n, 2), `descriptors` (d, n), and possibly `scores`, `
 Read only files you trust: the HDF5 library is not made for hostile ones.
 """
 
-import shutil
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
-from numpy.typing import NDArray
 
-from featveil.core import Features, FeatveilError, FormatError, InputError, Keypoints, Points
+from featveil.core import Features, FormatError, InputError, Keypoints, Points
 from featveil.core.arrays import Float32, floats
 from featveil.core.features import check_kind
-from featveil.core.files import replacing
+from featveil.formats.hdf5 import changed, check_name, find_group, image_names, new_group, numbers, opened
 
 _KIND = "featveil_kind"
 _GEOMETRY = {"scale": "scales", "orientation": "oris", "response": "scores"}
-# A dataset may claim any shape without holding it; this is 2 GiB of float32 in one image.
-_MAX_VALUES = 2**29
 
 
 def names(path: str | Path) -> list[str]:
@@ -31,13 +25,13 @@ def names(path: str | Path) -> list[str]:
 
     Raises InputError when there is no file and FormatError when it is not HDF5.
     """
-    with _opened(path) as file:
-        return _names(file)
+    with opened(path) as file:
+        return image_names(file)
 
 
 def kind_of(path: str | Path, name: str) -> str | None:
     """The descriptor kind of image `name`, if the file says so; hloc's own files do not."""
-    with _opened(path) as file:
+    with opened(path) as file:
         return _stored_kind(_group(file, name))
 
 
@@ -47,14 +41,14 @@ def read(path: str | Path, name: str, kind: str | None = None) -> Features:
     Files written by featveil know their kind; for others it must be given.
     Raises InputError when the image is not in the file and FormatError when its features cannot be used.
     """
-    with _opened(path) as file:
+    with opened(path) as file:
         return _read_group(_group(file, name), name, kind)
 
 
 def read_features(path: str | Path, kind: str | None = None) -> Iterator[tuple[str, Features]]:
     """Names and features of all images, sorted by name, one in memory at a time. Raises like `read`."""
-    with _opened(path) as file:
-        for name in _names(file):
+    with opened(path) as file:
+        for name in image_names(file):
             yield name, _read_group(_group(file, name), name, kind)
 
 
@@ -68,63 +62,13 @@ def write_features(path: str | Path, items: Iterable[tuple[str, Features]]) -> N
     path = Path(path)
     if path.exists():
         names(path)
-    with replacing(path) as temporary:
-        if path.exists():
-            shutil.copyfile(path, temporary)
-        with h5py.File(temporary, "r+" if path.exists() else "w") as file:
-            for name, features in items:
-                _write_group(file, name, features)
-
-
-@contextmanager
-def _opened(path: str | Path) -> Iterator[Any]:
-    """The file, open for reading; what h5py raises on damaged content becomes a FormatError."""
-    path = Path(path)
-    if not path.is_file():
-        raise InputError(f"{path} is a folder: name a file" if path.is_dir() else f"{path} does not exist")
-    try:
-        with h5py.File(path, "r") as file:
-            yield file
-    except FeatveilError:
-        raise
-    except (PermissionError, BlockingIOError) as error:
-        raise InputError(f"cannot open {path}: another program holds it, or you may not read it") from error
-    except (OSError, RuntimeError, KeyError, TypeError, ValueError) as error:
-        what = "is a damaged HDF5 file" if h5py.is_hdf5(path) else "is not an HDF5 file"
-        raise FormatError(f"{path} {what}: write it again") from error
-
-
-def _names(file: Any) -> list[str]:
-    found: list[str] = []
-
-    # h5py visits hard links only, so no name leads out of the file.
-    def visit(name: str, item: object) -> None:
-        if isinstance(item, h5py.Dataset) and name.endswith("/keypoints"):
-            found.append(name.removesuffix("/keypoints"))
-
-    file.visititems(visit)
-    for name in found:
-        if not _is_name(name):
-            raise FormatError(f"an image name in the file is not a relative path: {name!r}")
-    return sorted(found)
-
-
-def _is_name(name: str) -> bool:
-    # Callers join names to folders, so none may climb out of one.
-    return all(part not in ("", ".", "..") for part in name.split("/")) and name.isprintable()
-
-
-def _linked(group: Any, name: str, kind: type) -> Any:
-    """The member `name` of `group`, or None; links to other places and files are not followed."""
-    if not isinstance(group.get(name, getlink=True), h5py.HardLink):
-        return None
-    return group[name] if group.get(name, getclass=True) is kind else None
+    with changed(path) as file:
+        for name, features in items:
+            _write_group(file, name, features)
 
 
 def _group(file: Any, name: str) -> Any:
-    group = file if _is_name(name) else None
-    for part in name.split("/"):
-        group = None if group is None else _linked(group, part, h5py.Group)
+    group = find_group(file, name)
     if group is None:
         raise InputError(f"the file has no features of image {name!r}")
     return group
@@ -149,50 +93,30 @@ def _kind(group: Any, name: str, kind: str | None) -> str:
 def _read_group(group: Any, name: str, kind: str | None) -> Features:
     kind = _kind(group, name, kind)
     try:
-        xy = floats("keypoints", _values(group, "keypoints"), (None, 2), np.float64) + 0.5
-        values = floats("descriptors", _values(group, "descriptors"), (None, len(xy)), np.float64).T
+        xy = floats("keypoints", numbers(group, "keypoints"), (None, 2), np.float64) + 0.5
+        values = floats("descriptors", numbers(group, "descriptors"), (None, len(xy)), np.float64).T
         norms = np.linalg.norm(values, axis=1, keepdims=True)
         if not norms.all():
             raise InputError(f"descriptor {int(np.argmin(norms))} has zero norm")
-        geometry = {ours: _values(group, theirs) for ours, theirs in _GEOMETRY.items() if theirs in group}
+        geometry = {ours: numbers(group, theirs) for ours, theirs in _GEOMETRY.items() if theirs in group}
         keypoints = Keypoints(xy, **geometry)
         return Features(Points(values / norms), kind, keypoints, _image_size(group))
     except InputError as error:
         raise FormatError(f"the features of image {name!r} cannot be used: {error}") from error
 
 
-def _values(group: Any, name: str) -> NDArray[Any]:
-    """The numbers in dataset `name`; raises InputError when there are none or they lie outside the file."""
-    dataset = _linked(group, name, h5py.Dataset)
-    if dataset is None:
-        raise InputError(f"dataset {name} is missing")
-    if dataset.dtype.kind not in "fiu" or dataset.shape is None:
-        raise InputError(f"dataset {name} does not hold numbers")
-    if dataset.size > _MAX_VALUES or dataset.is_virtual or dataset.external:
-        raise InputError(f"dataset {name} is too large or stored in another file")
-    return np.asarray(dataset[()])
-
-
 def _image_size(group: Any) -> tuple[int, int] | None:
     if "image_size" not in group:
         return None
-    width, height = floats("image_size", _values(group, "image_size"), (2,), np.float64)
+    width, height = floats("image_size", numbers(group, "image_size"), (2,), np.float64)
     return int(width), int(height)
 
 
 def _write_group(file: Any, name: str, features: Features) -> None:
-    if not _is_name(name):
-        raise InputError(f"an image name is a relative path with '/', got {name!r}")
+    check_name(name)
     if features.keypoints is None:
         raise InputError(f"the features of image {name!r} have no keypoints, which hloc needs")
-    parents = ["/".join(name.split("/")[:depth]) for depth in range(1, name.count("/") + 1)]
-    if any(f"{parent}/keypoints" in file for parent in parents) or name.endswith("/keypoints"):
-        raise InputError(f"image {name!r} would lie inside the features of another image")
-    if name in file:
-        if f"{name}/keypoints" not in file:
-            raise InputError(f"{name!r} is a folder of images in this file, not an image")
-        del file[name]
-    group = file.create_group(name)
+    group = new_group(file, name)
     group.attrs[_KIND] = features.kind
     # float32, where hloc writes float16: that has steps of half a pixel beyond 512.
     xy = features.keypoints.xy.astype(np.float64) - 0.5
