@@ -14,7 +14,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from itertools import combinations, product
 from pathlib import Path
@@ -36,7 +36,7 @@ QUERY_FEATURES = 2000
 NOISE = 0.05  # of each component, about what separates two views of a SIFT feature
 
 Pairs = list[tuple[str, str]]
-Side = dict[str, Features] | dict[str, PrivateFeatures]
+Side = Mapping[str, Features | PrivateFeatures]
 
 
 @dataclass(frozen=True)

@@ -78,7 +78,8 @@ def _centroid(image: Picture, place: Float64, reach: int = 7) -> Float64:
     left, top = (int(axis) - reach for axis in place)
     patch = image[top : top + 2 * reach + 1, left : left + 2 * reach + 1, 0].astype(np.float64)
     rows, columns = np.mgrid[: len(patch), : len(patch)]
-    return np.array([(patch * columns).sum(), (patch * rows).sum()]) / patch.sum() + [left + 0.5, top + 0.5]
+    centre = np.array([(patch * columns).sum(), (patch * rows).sum()]) / patch.sum()
+    return np.asarray(centre + np.array([left + 0.5, top + 0.5]))
 
 
 def test_a_point_of_a_plane_lands_where_the_camera_says(monkeypatch: pytest.MonkeyPatch) -> None:

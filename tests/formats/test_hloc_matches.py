@@ -14,7 +14,7 @@ from featveil.formats import hloc, hloc_matches
 
 def some(*rows: tuple[int, int, float]) -> Matches:
     table = np.array(rows).reshape(-1, 3)
-    return Matches(table[:, :2].astype(np.int64), table[:, 2])
+    return Matches(table[:, :2].astype(np.int64), table[:, 2].astype(np.float32))
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def test_the_nearest_candidate_stays(path: Path) -> None:
     """Compared with a plain loop; of equally near ones the lowest index stays."""
     rng = np.random.default_rng(0)
     indices = np.stack([rng.integers(0, 20, 200), rng.integers(0, 30, 200)], axis=1)
-    distances = rng.integers(0, 5, 200) / 4
+    distances = (rng.integers(0, 5, 200) / 4).astype(np.float32)
     best: dict[int, tuple[float, int]] = {}
     for (first, second), distance in zip(indices.tolist(), distances.tolist(), strict=True):
         best[first] = min(best.get(first, (9.0, 0)), (distance, second))
@@ -114,7 +114,8 @@ def test_unusable_items(path: Path, names: tuple[str, str], n0: int, matches: Ma
 
 
 def test_a_file_of_features_is_not_added_to(path: Path) -> None:
-    hloc.write_features(path, [("a", Features(Points(np.ones((1, 4))), "sift", Keypoints(np.ones((1, 2)))))])
+    values, xy = np.ones((1, 4), np.float32), np.ones((1, 2), np.float32)
+    hloc.write_features(path, [("a", Features(Points(values), "sift", Keypoints(xy)))])
     before = path.read_bytes()
     with pytest.raises(InputError, match="holds features"):
         hloc_matches.write(path, [(("a", "b"), 1, some())])

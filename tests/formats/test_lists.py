@@ -1,5 +1,6 @@
 """Pairs, poses and queries: text files of hloc."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -40,11 +41,12 @@ def test_a_wrong_pair_is_named_by_its_line(path: Path, line: str, message: str) 
 @pytest.mark.parametrize("name", ["a b", "", "a\n", "\x1b[2J", "#a"])
 def test_names_that_do_not_fit_are_not_written(path: Path, name: str) -> None:
     path.write_text("as before")
-    for write in (
+    writes: list[Callable[[], None]] = [
         lambda: write_pairs(path, [("x", "y"), (name, "z")]),
         lambda: write_poses(path, {name: Pose(np.eye(3), np.zeros(3))}),
         lambda: write_queries(path, {name: Camera("SIMPLE_PINHOLE", 4, 3, (1.0, 2.0, 1.5))}),
-    ):
+    ]
+    for write in writes:
         with pytest.raises(InputError, match="rename the image"):
             write()
     assert path.read_text() == "as before"

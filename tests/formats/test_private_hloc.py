@@ -34,7 +34,8 @@ def released(seed: int = 0, keypoints: bool = True) -> PrivateFeatures:
 
 def raw() -> Features:
     rng = np.random.default_rng(9)
-    return Features(Points(rng.normal(size=(N, 8))), "sift", Keypoints(rng.uniform(0, 9, (N, 2))))
+    values, xy = rng.normal(size=(N, 8)).astype(np.float32), rng.uniform(0, 9, (N, 2)).astype(np.float32)
+    return Features(Points(values), "sift", Keypoints(xy))
 
 
 @pytest.fixture

@@ -14,7 +14,9 @@ from featveil.reports.mapping_curves import scheme_label
 METRIC = "registered images, points, track length, reprojection error"
 
 
-def record(scene: str, scheme: str, value: tuple[float, ...] = (11, 9652, 4.517, 0.564), **more: Parameter) -> Record:
+def record(
+    scene: str, scheme: str, value: tuple[float, ...] = (11, 9652, 4.517, 0.564), /, **more: Parameter
+) -> Record:
     """A record such as the task writes; `more` are other parameters."""
     parameters: dict[str, Parameter] = {"pairs": 55, "matches": 20_000, "kind": "sift", "max_features": 8192}
     return Record("mapping", scene, scheme, METRIC, value, "count", 11, 0, {}, parameters=parameters | more)

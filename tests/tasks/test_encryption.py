@@ -24,6 +24,10 @@ def unit_vectors(n: int, d: int, seed: int) -> Float64:
     return np.asarray(values / np.linalg.norm(values, axis=1, keepdims=True), np.float64)
 
 
+def points(n: int, d: int, seed: int, length: float = 1) -> Points:
+    return Points((length * unit_vectors(n, d, seed)).astype(np.float32))
+
+
 def inner_products(queries: Float64, database: Float64) -> list[list[float]]:
     return [[sum(float(a) * float(b) for a, b in zip(q, x, strict=True)) for x in database] for q in queries]
 
@@ -59,7 +63,7 @@ class _SteadyClock:
 @pytest.mark.usefixtures("tenseal")
 def test_what_was_measured_is_scaled_to_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(encryption, "Clock", _SteadyClock)
-    rows = list(compare(Points(unit_vectors(10, 8, 0)), Points(unit_vectors(80, 8, 1)), ()))
+    rows = list(compare(points(10, 8, 0), points(80, 8, 1), ()))
     assert [(row.method, row.queries, row.database, row.scaled_from) for row in rows] == [
         ("point-to-point", 1, 80, ""),
         ("point-to-point", 10, 80, ""),
@@ -82,15 +86,14 @@ def test_what_was_measured_is_scaled_to_all(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.usefixtures("tenseal")
 def test_wrong_distances_are_refused() -> None:
-    first, second = unit_vectors(6, 8, 0), unit_vectors(6, 8, 1)
-    assert list(compare(Points(first), Points(second), (), repeat=1))
+    assert list(compare(points(6, 8, 0), points(6, 8, 1), (), repeat=1))
     with pytest.raises(InputError, match="unit length"):
-        list(compare(Points(100 * first), Points(100 * second), (), repeat=1))
+        list(compare(points(6, 8, 0, length=100), points(6, 8, 1, length=100), (), repeat=1))
 
 
 @pytest.mark.usefixtures("tenseal")
 def test_more_than_a_ciphertext_holds_is_refused() -> None:
-    few, many = Points(unit_vectors(2, 2, 0)), Points(unit_vectors(4097, 2, 1))
+    few, many = points(2, 2, 0), points(4097, 2, 1)
     for first, second in ((few, many), (many, few)):
         with pytest.raises(InputError, match="4096 numbers, got"):
             next(compare(first, second, ()))
