@@ -116,11 +116,17 @@ def add_matches(path: str | Path, matches: Iterable[tuple[Pair, Matches]]) -> No
             database.write_matches(one, two, found.indices.astype(np.uint32))
 
 
+def stored_images(path: str | Path) -> set[str]:
+    """The names of the images in the database."""
+    with opened(path) as database:
+        return set(_identities(database))
+
+
 def matched_pairs(path: str | Path) -> set[Pair]:
     """The pairs that have matches in the database, even none, each in both orders."""
     with opened(path) as database:
         names = {identity: name for name, identity in _identities(database).items()}
-        found = [pycolmap().pair_id_to_image_pair(pair) for pair, _ in database.read_all_matches()]
+        found = [pycolmap().pair_id_to_image_pair(pair) for pair in database.read_num_matches()[0]]
     both = [(names[int(one)], names[int(two)]) for one, two in found]
     return {*both, *((two, one) for one, two in both)}
 

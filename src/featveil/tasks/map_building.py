@@ -1,0 +1,108 @@
+"""Features of many images -> a sparse COLMAP model: match, verify, map. What was done stays in a database and is not
+done again.
+
+    out/database.db                        keypoints, matches and two-view geometries; never a descriptor
+    out/cameras.bin, images.bin, ...       the model, in COLMAP's own files
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations, islice
+from pathlib import Path
+
+from featveil.core import Camera, Features, InputError, Matches, PrivateFeatures, WordSets
+from featveil.core.files import make_folder
+from featveil.geometry.database import Pair, add_matches, map_image, matched_pairs, stored_images, write_images
+from featveil.geometry.mapping import Mapping3D, build_map
+from featveil.geometry.models import SparseModel
+from featveil.geometry.verification import OF_CANDIDATES, Verification, Verified, verify
+from featveil.matching import MatchOptions, match_pairs
+
+DATABASE = "database.db"
+
+Read = Callable[[str], Features | PrivateFeatures]
+Report = Callable[[str, int, int], None]
+
+_BATCH = 20  # pairs that are lost when the machine stops
+
+
+@dataclass(frozen=True)
+class MapOptions:
+    """How features are matched, verified and mapped; verification by default is what their descriptors call for."""
+
+    matching: MatchOptions = field(default_factory=lambda: MatchOptions())
+    verification: Verification | None = None
+    mapping: Mapping3D = field(default_factory=Mapping3D)
+
+
+@dataclass(frozen=True, eq=False)
+class BuiltMap:
+    """A model, without images when none could be put together, and what its matches gave: `pairs` that were matched."""
+
+    model: SparseModel
+    pairs: int
+    verified: Verified
+
+
+def all_pairs(names: Iterable[str]) -> list[Pair]:
+    """Every image with every other, once."""
+    return list(combinations(sorted(names), 2))
+
+
+def build(
+    names: Sequence[str],
+    read: Read,
+    out: str | Path,
+    *,
+    cameras: Mapping[str, Camera] | None = None,
+    pairs: Sequence[Pair] | None = None,
+    options: MapOptions = MapOptions(),
+    report: Report = lambda stage, done, total: None,
+) -> BuiltMap:
+    """The map of the images `names`, whose features `read` gives, in the folder `out`, which is made when missing.
+
+    Pairs that `out/database.db` has are not matched again: use one folder for the same features only. `cameras` that
+    are not given are guessed and refined. `report` gets a stage and its (done, total). Raises InputError for fewer
+    than two images or unknown ones in `pairs`, and as `match` does.
+    """
+    if len(names) < 2:
+        raise InputError(f"a map needs at least two images, got {len(names)}")
+    wanted = all_pairs(names) if pairs is None else list(pairs)
+    if unknown := sorted({name for pair in wanted for name in pair} - set(names)):
+        raise InputError(f"the pairs name image {unknown[0]!r}, which is none of the {len(names)} images")
+    out = Path(out)
+    make_folder(out)
+    database = out / DATABASE
+    words = _write_keypoints(database, names, read, cameras or {})
+    _match(database, wanted, read, options.matching, report)
+    report("verifying", 0, len(wanted))
+    check = options.verification or (OF_CANDIDATES if words else Verification())
+    verified = verify(database, check, options.mapping.seed)
+    model = build_map(database, out, options.mapping, lambda done, total: report("mapping", done, total))
+    return BuiltMap(model, len(wanted), verified)
+
+
+def _write_keypoints(database: Path, names: Sequence[str], read: Read, cameras: Mapping[str, Camera]) -> bool:
+    """Add the images that the database lacks; whether their descriptors are word sets."""
+    there = stored_images(database) if database.exists() else set()
+    write_images(
+        database, {name: map_image(read(name), cameras.get(name), name) for name in names if name not in there}
+    )
+    return isinstance(read(names[0]).descriptors, WordSets)
+
+
+def _match(database: Path, pairs: Sequence[Pair], read: Read, options: MatchOptions, report: Report) -> None:
+    there = matched_pairs(database)
+    left = [pair for pair in pairs if pair not in there]
+    report("matching", len(pairs) - len(left), len(pairs))
+    found = _counted(match_pairs(left, read, read, **options), len(pairs) - len(left), len(pairs), report)
+    while batch := list(islice(found, _BATCH)):
+        add_matches(database, batch)
+
+
+def _counted(
+    found: Iterator[tuple[Pair, Matches]], done: int, total: int, report: Report
+) -> Iterator[tuple[Pair, Matches]]:
+    for number, item in enumerate(found, start=done + 1):
+        report("matching", number, total)
+        yield item
