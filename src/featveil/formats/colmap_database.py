@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from featveil.core import Camera, Features, FeatveilError, FormatError, InputError, Keypoints, Points
+from featveil.core.arrays import Float64, floats
 from featveil.core.features import check_kind
 from featveil.formats.camera_models import NAMES, check_model
 from featveil.formats.hdf5 import is_name
@@ -32,6 +33,13 @@ _TABLES = {
 # Column `type` of newer databases; the first is SIFT, -1 is not known, and all others have float32 components.
 _METHODS = {1: "aliked_n16rot", 2: "aliked_n32", 3: "loma_b", 4: "loma_b128"}
 _BYTES_OF = (-1, 0)
+_UNAVAILABLE = (
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_READONLY,  # a journal would have to be rolled back first
+)
 
 
 def is_database(path: str | Path) -> bool:
@@ -57,6 +65,8 @@ def names(path: str | Path) -> list[str]:
         raise InputError(f"{path} holds no images: run COLMAP's feature extraction first")
     if not all(isinstance(name, str) and is_name(name) for name in found):
         raise FormatError(f"an image name in {path} is not a relative path")
+    if len(set(found)) < len(found):
+        raise FormatError(f"{path} has two images of one name")
     return sorted(found)
 
 
@@ -78,6 +88,8 @@ def read(path: str | Path, name: str, kind: str | None = None) -> Features:
         stored = _METHODS.get(method)
         if kind is not None and stored is not None and kind != stored:
             raise InputError(f"the descriptors of image {name!r} in {path} are {stored}, not {kind}")
+        if kind is None and stored is None and method not in _BYTES_OF:
+            raise InputError(f"the descriptors of image {name!r} in {path} are of an unknown method: name their kind")
         kind = kind or stored or DEFAULT_KIND
         check_kind(kind)
         try:
@@ -105,9 +117,9 @@ def _opened(path: str | Path) -> Iterator[sqlite3.Connection]:
     if not path.is_file():
         raise InputError(f"{path} is a folder: name a file" if path.is_dir() else f"{path} does not exist")
     # Reading a database in WAL mode, as COLMAP's are, would leave two files beside it. While no other program has
-    # it open there is no log, and nothing to look for outside the file.
-    log = path.with_name(f"{path.name}-wal")
-    mode = "mode=ro" if log.exists() else "immutable=1"
+    # it open, or was stopped while writing, there is no log and nothing to look for outside the file.
+    logs = [path.with_name(f"{path.name}-{kind}") for kind in ("wal", "journal")]
+    mode = "mode=ro" if any(log.exists() for log in logs) else "immutable=1"
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?{mode}", uri=True)) as connection:
             connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MAX_BYTES)
@@ -118,8 +130,10 @@ def _opened(path: str | Path) -> Iterator[sqlite3.Connection]:
         raise
     except (sqlite3.Error, OverflowError, MemoryError) as error:
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
-        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
-            raise InputError(f"cannot open {path}: another program holds it, or you may not read it") from error
+        if code in _UNAVAILABLE:
+            raise InputError(
+                f"cannot open {path}: another program holds it or was stopped while writing, or you may not read it"
+            ) from error
         raise FormatError(f"{path} is not an SQLite database, or it is damaged") from error
 
 
@@ -171,7 +185,7 @@ def _keypoints(table: NDArray[Any]) -> Keypoints:
         case 2:
             return Keypoints(table)
         case 4:
-            return Keypoints(table[:, :2], table[:, 2], np.degrees(table[:, 3]))
+            return Keypoints(table[:, :2], table[:, 2], np.degrees(table[:, 3], dtype=np.float64))
         case 6:
             shape = table[:, 2:].astype(np.float64).reshape(-1, 2, 2)
             scale = np.hypot(shape[:, 0], shape[:, 1]).mean(axis=1)
@@ -186,7 +200,7 @@ def _descriptors(stored: NDArray[Any], method: int, n: int) -> Points:
         if stored.shape[1] % 4:
             raise InputError(f"float descriptors take 4 bytes a component, got {stored.shape[1]} bytes in all")
         stored = np.ascontiguousarray(stored).view("<f4")
-    values = stored.astype(np.float64)
+    values: Float64 = floats("descriptors", stored, (n, None), np.float64)
     norms = np.linalg.norm(values, axis=1, keepdims=True)
     if not norms.all():
         raise InputError(f"descriptor {int(np.argmin(norms))} has zero norm")
