@@ -1,4 +1,4 @@
-"""Rendered views on disk in the layout of Strecha's scenes, and where their pixels are in the room."""
+"""Rendered views on disk in the layout of Strecha's scenes, where their pixels are in the room, and any poses."""
 
 import json
 from pathlib import Path
@@ -51,3 +51,9 @@ def on_surfaces(pixels: Float64, camera: Camera, pose: Pose) -> Float64:
         depths = [-pose.centre[axis] / ray[axis] for axis in range(3) if ray[axis] < 0]
         points.append(pose.centre + min(depths) * ray)
     return np.array(points)
+
+
+def random_pose(rng: np.random.Generator) -> Pose:
+    """A camera turned in any way, about one unit from the origin."""
+    rotation = np.linalg.qr(rng.normal(size=(3, 3)))[0]
+    return Pose(rotation * np.sign(np.linalg.det(rotation)), rng.normal(size=3))
