@@ -37,7 +37,9 @@ class Collection:
         try:
             features = self._read(name)
         except FeatveilError as error:
-            raise (error if str(self.path) in str(error) else type(error)(f"{self.path}: {error}")) from error
+            if str(self.path) in str(error):
+                raise
+            raise type(error)(f"{self.path}: {error}") from error
         if isinstance(features, PrivateFeatures) != self.private:
             raise InputError(f"{self.path} holds raw and private features: keep them apart")
         if self._kind is not None and features.kind != self._kind:
