@@ -26,7 +26,7 @@ def load_photos(folder: str | Path) -> MapScene:
     """The photographs in `folder`, or in its folder `images` or `mapping`, named relative to that; no poses.
 
     Where there is a calibration file each image gets its PINHOLE camera, else none has one. Raises DatasetError when
-    there is no image, or the calibration is damaged or not of these images.
+    there is no image, or the calibration or an image that needs it is damaged, or it is not of these images.
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -53,7 +53,10 @@ def _cameras(images: dict[str, Path], calibration: Path) -> dict[str, Camera]:
     focal_x, focal_y, centre_x, centre_y = full[0, 0], full[1, 1], full[0, 2], full[1, 2]
     cameras: dict[str, Camera] = {}
     for name, path in images.items():
-        height, width = read_image(path).shape[:2]
+        try:
+            height, width = read_image(path).shape[:2]
+        except InputError as error:
+            raise DatasetError(str(error)) from error
         scale_x, scale_y = width / (2 * centre_x), height / (2 * centre_y)
         if abs(scale_x / scale_y - 1) > _SAME_SHAPE:
             raise DatasetError(
