@@ -19,6 +19,7 @@ _TRIPLES = 500
 _ROUNDS = 10
 _INLIER = 3.0  # times the median error
 _FLAT = 1e-6  # of the scene's size: centres closer than that to one line do not say how it is turned
+_ROUNDING = 1e-12  # of the coordinates: cameras in one place differ by that much
 
 
 def pose_errors(estimated: Pose, true: Pose) -> tuple[float, float]:
@@ -98,9 +99,9 @@ def _fit(here: Float64, there: Float64) -> Similarity | None:
     """Scale, rotation (3, 3) and translation (3,) that take points (n, 3) nearest to others; None if undetermined."""
     mean_here, mean_there = here.mean(axis=0), there.mean(axis=0)
     from_here, from_there = here - mean_here, there - mean_there
-    for centred in (from_here, from_there):
+    for points, centred in ((here, from_here), (there, from_there)):
         extents = np.linalg.svd(centred, compute_uv=False)
-        if extents[1] <= _FLAT * extents[0]:
+        if extents[1] <= max(_FLAT * extents[0], _ROUNDING * np.abs(points).max()):
             return None
     left, strengths, right = np.linalg.svd(from_there.T @ from_here)
     signs = np.array([1.0, 1.0, np.sign(np.linalg.det(left) * np.linalg.det(right))])
