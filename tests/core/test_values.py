@@ -13,6 +13,7 @@ from featveil.core import Features, Guarantee, InputError, Keypoints, Matches, P
         np.zeros((2, 3, 4)),
         np.zeros((2, 0)),
         [[1.0, np.nan]],
+        np.full((1, 2), 0x7FF0_0000_0000_0001, np.uint64).view(np.float64),  # NaN that warns of itself
         [[np.inf, 1.0]],
         [[1e300, 1.0]],
         [["a", "b"]],

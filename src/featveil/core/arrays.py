@@ -21,7 +21,7 @@ def floats(name: str, value: object, shape: tuple[int | None, ...], dtype: Any =
     array = _numeric(name, value, shape)
     if array.dtype.kind not in "fiub":
         raise InputError(f"{name} must hold real numbers, got dtype {array.dtype}")
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):  # a signalling NaN warns when it is converted
         array = np.array(array, dtype=dtype, order="C")
     if not np.isfinite(array).all():
         raise InputError(f"{name} holds NaN, infinite or too large values: remove those rows first")
