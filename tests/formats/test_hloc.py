@@ -142,6 +142,15 @@ def test_names_that_collide_are_refused(path: Path) -> None:
     assert hloc.names(path) == ["a/b.jpg"]
 
 
+def test_a_folder_may_be_called_keypoints(path: Path) -> None:
+    """It is no image, so others fit in it, and an image of the folder's own name would erase them."""
+    for number in (1, 2):
+        hloc.write_features(path, [(f"a/keypoints/{number}.jpg", example(number))])
+    with pytest.raises(InputError, match="is a folder of images"):
+        hloc.write_features(path, [("a", example())])
+    assert hloc.names(path) == ["a/keypoints/1.jpg", "a/keypoints/2.jpg"]
+
+
 def test_features_without_keypoints_are_refused(path: Path) -> None:
     with pytest.raises(InputError, match=r"'a\.jpg' have no keypoints"):
         hloc.write_features(path, [("a.jpg", Features(example().descriptors, "sift"))])

@@ -113,10 +113,15 @@ def new_group(file: Any, name: str) -> Any:
     """An empty group for image `name`, instead of what is there; raises InputError where it meets another image."""
     check_name(name)
     parents = ["/".join(name.split("/")[:depth]) for depth in range(1, name.count("/") + 1)]
-    if any(f"{parent}/keypoints" in file for parent in parents) or name.endswith("/keypoints"):
+    if any(_is_image(file, parent) for parent in parents) or name.endswith("/keypoints"):
         raise InputError(f"image {name!r} would lie inside the features of another image")
     if name in file:
-        if f"{name}/keypoints" not in file:
+        if not _is_image(file, name):
             raise InputError(f"{name!r} is a folder of images in this file, not an image")
         del file[name]
     return file.create_group(name)
+
+
+def _is_image(file: Any, name: str) -> bool:
+    """Whether the group `name` is that of an image, not a folder in which another is called `keypoints`."""
+    return file.get(f"{name}/keypoints", getclass=True) is h5py.Dataset
