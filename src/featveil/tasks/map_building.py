@@ -1,5 +1,6 @@
-"""Features of many images -> a sparse COLMAP model: match, verify, map. What was done stays in a database and is not
-done again.
+"""Features of many images -> a sparse COLMAP model: match, verify, map.
+
+Word sets give every feature many candidates: of these, verification gets the ones that their neighbours support.
 
     out/database.db                        keypoints, matches and two-view geometries; never a descriptor
     out/cameras.bin, images.bin, ...       the model, in COLMAP's own files
@@ -15,6 +16,7 @@ from featveil.core.files import make_folder
 from featveil.geometry.database import Pair, add_matches, map_image, matched_pairs, stored_images, write_images
 from featveil.geometry.mapping import Mapping3D, build_map
 from featveil.geometry.models import SparseModel
+from featveil.geometry.neighbours import well_supported
 from featveil.geometry.verification import OF_CANDIDATES, Verification, Verified, verify
 from featveil.matching import MatchOptions, match_pairs
 
@@ -95,14 +97,25 @@ def _match(database: Path, pairs: Sequence[Pair], read: Read, options: MatchOpti
     there = matched_pairs(database)
     left = [pair for pair in pairs if pair not in there]
     report("matching", len(pairs) - len(left), len(pairs))
-    found = _counted(match_pairs(left, read, read, **options), len(pairs) - len(left), len(pairs), report)
+    found = _found(left, read, options, lambda done: report("matching", len(pairs) - len(left) + done, len(pairs)))
     while batch := list(islice(found, _BATCH)):
         add_matches(database, batch)
 
 
-def _counted(
-    found: Iterator[tuple[Pair, Matches]], done: int, total: int, report: Report
+def _found(
+    pairs: Sequence[Pair], read: Read, options: MatchOptions, count: Callable[[int], None]
 ) -> Iterator[tuple[Pair, Matches]]:
-    for number, item in enumerate(found, start=done + 1):
-        report("matching", number, total)
-        yield item
+    for number, (pair, matches) in enumerate(match_pairs(pairs, read, read, **options), start=1):
+        sides = [read(name) for name in pair]
+        if any(isinstance(side.descriptors, WordSets) for side in sides):
+            matches = supported(matches, *sides)
+        yield pair, matches
+        count(number)
+
+
+def supported(matches: Matches, a: Features | PrivateFeatures, b: Features | PrivateFeatures) -> Matches:
+    """Those of many candidates that their neighbours support; all without keypoints."""
+    if a.keypoints is None or b.keypoints is None:
+        return matches
+    kept = well_supported(a.keypoints.xy[matches.indices[:, 0]], b.keypoints.xy[matches.indices[:, 1]])
+    return Matches(matches.indices[kept], matches.distances[kept])

@@ -1,0 +1,63 @@
+"""Many candidates -> few: those whose neighbours lead to neighbours (after Bian et al., GMS, CVPR 2017).
+
+Words give every feature several candidates, and RANSAC must draw several right ones at once. But where two images show
+one surface, features beside a right match have matches that run along with it, while wrong candidates lead anywhere.
+Positions alone tell them apart, as long as the views are about equally large and upright; turned views lose support.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial import cKDTree
+
+from featveil.core.arrays import Float32, Float64, Integers
+
+# Chosen on five image pairs of fountain-P11 with epsilon 10.
+_REACH = 0.08  # how far a neighbour may be, as a share of the longer side of what the candidates cover
+_ALONG = 0.2  # how far off a neighbour may lead, as a share of the reach
+_LOUD = 90  # percentile of the support of all candidates, nearly all of which are wrong
+
+_MOST_PAIRS = 2**20  # of neighbouring candidates, if they were spread evenly: more are thinned out by a smaller reach
+
+
+def well_supported(xy_a: Float32, xy_b: Float32) -> NDArray[np.bool_]:
+    """Which candidates (k,), given by both their positions (k, 2), stand out by the support of their neighbours.
+
+    They have more than nine tenths of all have, and the most at both of their places.
+    """
+    strength = support(xy_a, xy_b)
+    best = strength > (np.percentile(strength, _LOUD) if len(strength) else 0)
+    for places in (_places(xy_a), _places(xy_b)):
+        most = np.zeros(places.max(initial=-1) + 1)
+        np.maximum.at(most, places, strength)
+        best &= strength == most[places]
+    return best
+
+
+def support(xy_a: Float32, xy_b: Float32) -> Float64:
+    """How many other candidates start near each one and lead the same way (k,): 1 for exactly the same, less if off.
+
+    Candidates that share a place with it on either side do not count.
+    """
+    count = len(xy_a)
+    if count < 2:
+        return np.zeros(count)
+    reach = min(_REACH, (2 * _MOST_PAIRS) ** 0.25 / (2 * count**0.5))
+    start, end = _scaled(xy_a, reach), _scaled(xy_b, reach)
+    pairs = cKDTree(np.concatenate([start, end], axis=1)).query_pairs(1.0, p=np.inf, output_type="ndarray")
+    for places in (_places(xy_a), _places(xy_b)):
+        pairs = pairs[places[pairs[:, 0]] != places[pairs[:, 1]]]
+    one, two = pairs.T
+    off = ((end[one] - end[two]) - (start[one] - start[two])) / _ALONG
+    strength = np.exp(-(off**2).sum(axis=1))
+    return np.asarray(np.bincount(one, strength, count) + np.bincount(two, strength, count), np.float64)
+
+
+def _scaled(xy: Float32, reach: float) -> Float64:
+    """Positions in units of the reach."""
+    extent = float(np.ptp(xy, axis=0).max()) or 1.0
+    return np.asarray(xy, np.float64) / (reach * extent)
+
+
+def _places(xy: Float32) -> Integers:
+    """The number of the place of each position; equal positions share it."""
+    return np.unique(xy, axis=0, return_inverse=True)[1].reshape(-1)
