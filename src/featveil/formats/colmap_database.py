@@ -54,6 +54,12 @@ def is_database(path: str | Path) -> bool:
         return False
 
 
+def check(path: str | Path) -> None:
+    """Raise InputError when there is no file, FormatError when it is no COLMAP database."""
+    with _opened(path):
+        pass
+
+
 def names(path: str | Path) -> list[str]:
     """The names of all images in the database, sorted.
 

@@ -11,7 +11,7 @@ _loaded: Pycolmap | None = None
 
 
 def pycolmap() -> Pycolmap:
-    """The module; its log shows errors only. Raises MissingExtraError when it is not installed."""
+    """The module, with its log silenced: errors come as exceptions. Raises MissingExtraError when not installed."""
     global _loaded
     if _loaded is None:
         try:
@@ -23,13 +23,18 @@ def pycolmap() -> Pycolmap:
     return _loaded
 
 
+def random_seed(seed: int | None) -> int:
+    """A seed as COLMAP takes it; without one it draws anew each time."""
+    return -1 if seed is None else seed % 2**31
+
+
 def to_colmap(camera: Camera, camera_id: int = 1, known: bool = True) -> Any:
     """A pycolmap camera; `known` intrinsics are a prior that bundle adjustment may keep.
 
     Raises InputError for a model that COLMAP does not have or a wrong number of parameters.
     """
     module = pycolmap()
-    if camera.model not in module.CameraModelId.__members__:
+    if camera.model not in module.CameraModelId.__members__ or camera.model == "INVALID":
         raise InputError(f"COLMAP has no camera model {camera.model}: use one such as PINHOLE or SIMPLE_RADIAL")
     made = module.Camera(
         model=camera.model,

@@ -1,21 +1,28 @@
-"""Matches -> COLMAP's database.db: cameras, keypoints and matches. Descriptors are never written."""
+"""Matches -> COLMAP's database.db: cameras, keypoints and matches. Descriptors are never written.
 
+COLMAP makes the file and reads it. What is written goes through SQLite: pycolmap's transaction is committed also when
+its block fails, and a commit that fails goes unseen.
+"""
+
+import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from featveil.core import Camera, Features, FormatError, InputError, Matches, PrivateFeatures
+from featveil.core import Camera, Features, FeatveilError, FormatError, InputError, Matches, PrivateFeatures
 from featveil.core.arrays import Float32, Integers
-from featveil.core.files import check_folder
-from featveil.geometry.colmap import pycolmap, to_colmap
+from featveil.core.files import replacing
+from featveil.formats import colmap_database
+from featveil.geometry.colmap import from_colmap, pycolmap, to_colmap
 
 Pair = tuple[str, str]
 
 _FOCAL = 1.2  # of the longer side: COLMAP's guess for an unknown camera
+_CAMERA = 0  # among COLMAP's types of sensors
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,8 +55,6 @@ def guess_camera(size: tuple[int, int]) -> Camera:
 
 def camera_from_exif(path: Path) -> Camera | None:
     """The camera that the EXIF data of an image file tell of; None when they do not."""
-    from featveil.geometry.colmap import from_colmap
-
     try:
         found = pycolmap().infer_camera_from_image(path)
     except (ValueError, RuntimeError):
@@ -58,21 +63,14 @@ def camera_from_exif(path: Path) -> Camera | None:
 
 
 def write_images(path: str | Path, images: Mapping[str, MapImage]) -> None:
-    """Add images with their keypoints to the database at `path`, which is made when missing.
+    """Add images with their keypoints to the database at `path`, which is made when missing; all or none.
 
     Equal known cameras are shared. An image of that name must not be there. Raises InputError and FormatError.
     """
-    with _transaction(path) as database:
-        there = _identities(database)
-        if taken := sorted(set(images) & set(there)):
+    with _transaction(path) as connection:
+        if taken := sorted(images.keys() & _identities(connection).keys()):
             raise InputError(f"image {taken[0]!r} is in {path} already")
-        cameras: dict[Camera, int] = {}
-        for name, image in sorted(images.items()):
-            number = cameras.get(image.camera) if image.known else None
-            if number is None:
-                number = _write_camera(database, image)
-                cameras[image.camera] = number
-            _write_image(database, name, number, image.xy)
+        _add_images(connection, images)
 
 
 def write_matches(
@@ -80,111 +78,195 @@ def write_matches(
     sides: Mapping[str, Features | PrivateFeatures],
     matches: Iterable[tuple[Pair, Matches]],
 ) -> None:
-    """Write matches between named features into the database at `path`, which is made when missing.
+    """Write matches between named features into the database at `path`, which is made when missing; all or none.
 
     Images that are not there are added with a guessed camera. Where an image is there, its keypoints may have another
     order but must lie at the same places; matches are translated to them, and those of a pair replaced. Raises
-    InputError for other keypoints, and FormatError when the file is no COLMAP database; nothing is written then.
+    InputError for other keypoints or unknown features, and FormatError when the file is no COLMAP database.
     """
     path = Path(path)
-    with opened(path) as database:
-        there = _identities(database)
-    translations: dict[str, Integers] = {}
-    for name in sorted(set(sides) & set(there)):
-        with opened(path) as database:
-            translations[name] = _translation(database, there[name], sides[name], name)
-    write_images(path, {name: map_image(sides[name], name=name) for name in sorted(set(sides) - set(there))})
-    add_matches(path, ((pair, _translated(found, pair, translations)) for pair, found in matches))
+    counts = {name: len(features) for name, features in sides.items()}
+    translations = _translations(path, sides) if path.exists() else {}
+    with _transaction(path) as connection:
+        new = {name: map_image(features, name=name) for name, features in sides.items() if name not in translations}
+        _add_images(connection, new)
+        identities = _identities(connection)
+        for pair, found in matches:
+            _check(found, pair, counts, "the features")
+            _replace_matches(connection, pair, identities, _translated(found, pair, translations))
 
 
 def add_matches(path: str | Path, matches: Iterable[tuple[Pair, Matches]]) -> None:
     """Write the matches of image pairs, all or none; those of a pair that is there are replaced, its geometry dropped.
 
-    Raises InputError when an image is not in the database.
+    Raises InputError when an image, or one of its keypoints, is not in the database.
     """
-    with _transaction(path) as database:
-        identities = _identities(database)
-        for (first, second), found in matches:
-            for name in (first, second):
-                if name not in identities:
-                    raise InputError(f"{path} has no image {name!r}")
-            one, two = identities[first], identities[second]
-            if database.exists_matches(one, two):
-                database.delete_matches(one, two)
-            if database.exists_two_view_geometry(one, two):
-                database.delete_two_view_geometry(one, two)
-            database.write_matches(one, two, found.indices.astype(np.uint32))
+    with _transaction(path) as connection:
+        identities = _identities(connection)
+        counts = dict(connection.execute("SELECT name, rows FROM images JOIN keypoints USING (image_id)"))
+        for pair, found in matches:
+            _check(found, pair, counts, str(path))
+            _replace_matches(connection, pair, identities, found.indices)
 
 
 def stored_images(path: str | Path) -> set[str]:
     """The names of the images in the database."""
     with opened(path) as database:
-        return set(_identities(database))
+        return {image.name for image in database.read_all_images()}
 
 
 def matched_pairs(path: str | Path) -> set[Pair]:
     """The pairs that have matches in the database, even none, each in both orders."""
     with opened(path) as database:
-        names = {identity: name for name, identity in _identities(database).items()}
+        names = {int(image.image_id): image.name for image in database.read_all_images()}
         found = [pycolmap().pair_id_to_image_pair(pair) for pair in database.read_num_matches()[0]]
-    both = [(names[int(one)], names[int(two)]) for one, two in found]
+    both = [(names[one], names[two]) for one, two in found if one in names and two in names]
     return {*both, *((two, one) for one, two in both)}
 
 
 @contextmanager
 def opened(path: str | Path) -> Iterator[Any]:
-    """The database, made when missing; raises InputError and FormatError when it cannot be opened."""
+    """The database as pycolmap reads it, brought up to date when an older COLMAP made it.
+
+    Raises InputError when there is none, and FormatError when the file is no COLMAP database or damaged.
+    """
     path = Path(path)
-    check_folder(path.parent)
-    if path.is_dir():
-        raise InputError(f"{path} is a folder: name a database file")
-    if path.exists() and path.stat().st_size and not path.read_bytes()[:16].startswith(b"SQLite format 3"):
-        raise FormatError(f"{path} is not a COLMAP database")
-    try:
-        database = pycolmap().Database.open(path)
-    except RuntimeError as error:
-        raise FormatError(f"{path} cannot be opened as a COLMAP database") from error
+    colmap_database.check(path)  # for pycolmap makes a database of any file that SQLite opens
+    database = _open(path)
     try:
         yield database
-    except RuntimeError as error:
-        raise FormatError(f"{path} is a damaged database, or the disk is full") from error
+    except FeatveilError:
+        raise
+    except (RuntimeError, ValueError, LookupError, MemoryError) as error:
+        raise FormatError(f"the COLMAP database {path} is damaged") from error
     finally:
         database.close()
 
 
+def _open(path: Path) -> Any:
+    try:
+        return pycolmap().Database.open(path)
+    except RuntimeError as error:
+        raise FormatError(f"COLMAP cannot open the database {path}: it is damaged, or may not be written") from error
+
+
 @contextmanager
-def _transaction(path: str | Path) -> Iterator[Any]:
-    with opened(path) as database, pycolmap().DatabaseTransaction(database):
-        yield database
+def _transaction(path: str | Path) -> Iterator[sqlite3.Connection]:
+    """A connection that writes all that the block writes, or nothing; the database is made when missing."""
+    path = Path(path)
+    try:
+        with ExitStack() as stack:
+            if path.exists():
+                target = path
+                with opened(path):
+                    pass
+            else:
+                target = stack.enter_context(replacing(path))
+                _open(target).close()
+            connection = stack.enter_context(closing(sqlite3.connect(target)))
+            yield stack.enter_context(connection)
+    except sqlite3.Error as error:
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+        if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
+            raise InputError(f"cannot write {path}: {error}") from error
+        raise FormatError(f"the COLMAP database {path} is damaged or of an unknown version") from error
 
 
-def _identities(database: Any) -> dict[str, int]:
-    return {image.name: int(image.image_id) for image in database.read_all_images()}
+def _identities(connection: sqlite3.Connection) -> dict[str, int]:
+    return dict(connection.execute("SELECT name, image_id FROM images"))
 
 
-def _write_camera(database: Any, image: MapImage) -> int:
-    module = pycolmap()
-    number = int(database.write_camera(to_colmap(image.camera, known=image.known)))
-    rig = module.Rig()
-    rig.add_ref_sensor(module.sensor_t(module.SensorType.CAMERA, number))
-    database.write_rig(rig)
-    return number
+def _insert(connection: sqlite3.Connection, table: str, **values: str | int | bytes) -> int:
+    """Add a row and return its number."""
+    places = ", ".join("?" * len(values))
+    made = connection.execute(f"INSERT INTO {table} ({', '.join(values)}) VALUES ({places})", tuple(values.values()))
+    return made.lastrowid or 0
 
 
-def _write_image(database: Any, name: str, camera: int, xy: Float32) -> None:
-    module = pycolmap()
-    made = module.Image(name=name, camera_id=camera)
-    made.image_id = database.write_image(made)
-    frame = module.Frame()
-    frame.rig_id = database.read_rig_with_sensor(module.sensor_t(module.SensorType.CAMERA, camera)).rig_id
-    frame.add_data_id(made.data_id)
-    database.write_frame(frame)
-    database.write_keypoints(made.image_id, np.asarray(xy, np.float32))
+def _add_images(connection: sqlite3.Connection, images: Mapping[str, MapImage]) -> None:
+    cameras: dict[Camera, int] = {}
+    for name, image in sorted(images.items()):
+        number = cameras.get(image.camera) if image.known else None
+        if number is None:
+            number = _add_camera(connection, image)
+        if image.known:
+            cameras[image.camera] = number
+        identity = _insert(connection, "images", name=name, camera_id=number)
+        xy = image.xy.astype("<f4").tobytes()
+        _insert(connection, "keypoints", image_id=identity, rows=len(image.xy), cols=2, data=xy)
+    if images:
+        _complete_frames(connection)
 
 
-def _translation(database: Any, identity: int, features: Features | PrivateFeatures, name: str) -> Integers:
+def _add_camera(connection: sqlite3.Connection, image: MapImage) -> int:
+    camera = to_colmap(image.camera)
+    return _insert(
+        connection,
+        "cameras",
+        model=int(camera.model),
+        width=camera.width,
+        height=camera.height,
+        params=np.asarray(camera.params, "<f8").tobytes(),
+        prior_focal_length=int(image.known),
+    )
+
+
+def _complete_frames(connection: sqlite3.Connection) -> None:
+    """Give each camera that has none a rig of its own, and each image a frame.
+
+    Also those that were there: COLMAP does without in a database of an older version, but not where some have one.
+    """
+    connection.execute(
+        "INSERT INTO rigs (ref_sensor_id, ref_sensor_type) SELECT camera_id, ? FROM cameras WHERE camera_id NOT IN "
+        "(SELECT ref_sensor_id FROM rigs WHERE ref_sensor_type = ? UNION "
+        "SELECT sensor_id FROM rig_sensors WHERE sensor_type = ?)",
+        (_CAMERA, _CAMERA, _CAMERA),
+    )
+    rigs = dict(connection.execute("SELECT ref_sensor_id, rig_id FROM rigs WHERE ref_sensor_type = ?", (_CAMERA,)))
+    rigs.update(connection.execute("SELECT sensor_id, rig_id FROM rig_sensors WHERE sensor_type = ?", (_CAMERA,)))
+    lacking = connection.execute(
+        "SELECT image_id, camera_id FROM images WHERE image_id NOT IN "
+        "(SELECT data_id FROM frame_data WHERE sensor_type = ?)",
+        (_CAMERA,),
+    )
+    for image, camera in lacking.fetchall():
+        frame = _insert(connection, "frames", rig_id=rigs[camera])
+        _insert(connection, "frame_data", frame_id=frame, data_id=image, sensor_id=camera, sensor_type=_CAMERA)
+
+
+def _check(found: Matches, pair: Pair, counts: Mapping[str, int], where: str) -> None:
+    """Refuse what would make COLMAP read beyond its keypoints."""
+    for name, indices in zip(pair, found.indices.T, strict=True):
+        if name not in counts:
+            raise InputError(f"there is no image {name!r} in {where}")
+        if len(indices) and not 0 <= indices.min() <= indices.max() < counts[name]:
+            raise InputError(f"a match names a keypoint that image {name!r} does not have: it has {counts[name]}")
+
+
+def _replace_matches(
+    connection: sqlite3.Connection, pair: Pair, identities: Mapping[str, int], indices: Integers
+) -> None:
+    one, two = (identities[name] for name in pair)
+    number = pycolmap().image_pair_to_pair_id(one, two)
+    connection.execute("DELETE FROM two_view_geometries WHERE pair_id = ?", (number,))
+    connection.execute("DELETE FROM matches WHERE pair_id = ?", (number,))
+    stored = indices if one < two else indices[:, ::-1]  # the image of the smaller number comes first
+    _insert(connection, "matches", pair_id=number, rows=len(stored), cols=2, data=stored.astype("<u4").tobytes())
+
+
+def _translations(path: Path, sides: Mapping[str, Features | PrivateFeatures]) -> dict[str, Integers]:
+    """For each side that is in the database, where its features are among the keypoints there."""
+    with opened(path) as database:
+        there = {image.name: image.image_id for image in database.read_all_images()}
+        return {
+            name: _translation(np.asarray(database.read_keypoints(there[name]), np.float32)[:, :2], features, name)
+            for name, features in sides.items()
+            if name in there
+        }
+
+
+def _translation(stored: Float32, features: Features | PrivateFeatures, name: str) -> Integers:
     """For each feature the keypoint of the database at the same place; of several there, each is taken once."""
-    stored = np.asarray(database.read_keypoints(identity), np.float32)[:, :2]
     ours = map_image(features, guess_camera((1, 1)), name).xy
     waiting: dict[bytes, list[int]] = {}
     for index in reversed(range(len(stored))):
@@ -192,12 +274,11 @@ def _translation(database: Any, identity: int, features: Features | PrivateFeatu
     try:
         return np.array([waiting[place.tobytes()].pop() for place in ours], np.int64)
     except (KeyError, IndexError) as error:
-        raise InputError(f"the keypoints of image {name!r} are not those in the database: use another one") from error
+        raise InputError(
+            f"the keypoints of image {name!r} are not those in the database: use the features that it was made of"
+        ) from error
 
 
-def _translated(found: Matches, pair: Pair, translations: Mapping[str, Integers]) -> Matches:
-    columns = [
-        translations[name][found.indices[:, side]] if name in translations else found.indices[:, side]
-        for side, name in enumerate(pair)
-    ]
-    return Matches(np.stack(columns, axis=1), found.distances)
+def _translated(found: Matches, pair: Pair, translations: Mapping[str, Integers]) -> Integers:
+    sides = zip(pair, found.indices.T, strict=True)
+    return np.stack([translations[name][side] if name in translations else side for name, side in sides], axis=1)

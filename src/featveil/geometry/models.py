@@ -1,5 +1,7 @@
 """A sparse COLMAP model as plain values."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -7,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from featveil.core import Camera, FormatError, InputError, Pose
-from featveil.core.arrays import Float32, Float64, Integers
+from featveil.core.arrays import Float32, Float64, Integers, floats
 from featveil.geometry.colmap import from_colmap, pose_of, pycolmap
 
 
@@ -57,7 +59,9 @@ def read_model(folder: str | Path) -> SparseModel:
 
     Raises InputError when there is none and FormatError when it cannot be read.
     """
-    return to_model(load_reconstruction(folder))
+    found = load_reconstruction(folder)
+    with _readable(folder):
+        return to_model(found)
 
 
 def load_reconstruction(folder: str | Path) -> Any:
@@ -66,9 +70,16 @@ def load_reconstruction(folder: str | Path) -> Any:
     names = ("cameras", "images", "points3D")
     if not any(all((folder / f"{name}{ending}").is_file() for name in names) for ending in (".bin", ".txt")):
         raise InputError(f"{folder} holds no COLMAP model: it needs cameras, images and points3D as .bin or .txt")
-    try:
+    with _readable(folder):
         return pycolmap().Reconstruction(folder)
-    except (ValueError, RuntimeError, MemoryError, IndexError, TypeError) as error:
+
+
+@contextmanager
+def _readable(folder: str | Path) -> Iterator[None]:
+    """What a damaged model makes pycolmap or the checks of our values raise, as FormatError."""
+    try:
+        yield
+    except (ValueError, RuntimeError, MemoryError, LookupError, TypeError) as error:
         raise FormatError(f"the COLMAP model in {folder} is damaged or of an unknown version") from error
 
 
@@ -80,7 +91,7 @@ def to_model(reconstruction: Any) -> SparseModel:
     images = (reconstruction.images[identity] for identity in reconstruction.reg_image_ids())
     return SparseModel(
         {image.name: _view(image, reconstruction, place) for image in sorted(images, key=lambda image: image.name)},
-        np.array([point.xyz for point in found.values()], np.float64).reshape(-1, 3),
+        floats("points", np.reshape([point.xyz for point in found.values()], (-1, 3)), (None, 3), np.float64),
         np.array([point.track.length() for point in found.values()], np.int64),
         np.where(np.isfinite(errors) & (errors >= 0), errors, 0.0),
     )

@@ -1,12 +1,15 @@
 """Matches -> verified matches: which of a database's image pairs show the same scene, and which matches agree."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from featveil.core import InputError
-from featveil.geometry.colmap import pycolmap
+from featveil.core import FormatError, InputError
+from featveil.geometry.colmap import pycolmap, random_seed
 from featveil.geometry.database import opened
+
+_BATCH = 8 * (os.cpu_count() or 1)  # pairs after which COLMAP stores what it found and looks for Ctrl-C
 
 
 @dataclass(frozen=True)
@@ -30,19 +33,22 @@ class Verification:
 
 
 # Vocabulary matching gives many candidates a feature, so few of them can be right: look longer, demand no share.
-OF_CANDIDATES = Verification(min_inlier_ratio=0.0, iterations=200_000)
+OF_CANDIDATES = Verification(min_inlier_ratio=0.0, iterations=30_000)
 
 
 @dataclass(frozen=True)
 class Verified:
-    """How many pairs passed, and how many matches agree in them together."""
+    """How many pairs passed, now or before, and how many matches agree in them together."""
 
     pairs: int
     matches: int
 
 
 def verify(path: str | Path, options: Verification = Verification(), seed: int | None = None) -> Verified:
-    """Check all matched pairs of the database at `path` that were not checked yet; the result is stored there."""
+    """Check all matched pairs of the database at `path` that were not checked yet; the result is stored there.
+
+    Raises InputError when there is no database, and FormatError when it is damaged.
+    """
     module = pycolmap()
     two_view = module.TwoViewGeometryOptions(
         min_num_inliers=options.min_inliers,
@@ -50,9 +56,33 @@ def verify(path: str | Path, options: Verification = Verification(), seed: int |
         detect_watermark=False,
         ransac=ransac_options(options.iterations, options.max_error, options.min_inlier_ratio, seed),
     )
-    module.geometric_verification(path, two_view_geometry_options=two_view)
     with opened(path) as database:
-        return Verified(int(database.num_verified_image_pairs()), int(database.num_inlier_matches()))
+        _check(database, path)
+    module.geometric_verification(
+        path,
+        pairing_options=module.ExistingMatchedPairingOptions(batch_size=_BATCH),
+        two_view_geometry_options=two_view,
+    )
+    with opened(path) as database:
+        inliers = [int(count) for count in database.read_two_view_geometry_num_inliers()[1]]
+    return Verified(sum(count > 0 for count in inliers), sum(inliers))
+
+
+def _check(database: Any, path: str | Path) -> None:
+    """Read what COLMAP is about to read: an error in its threads, or a match beyond the keypoints, ends the process."""
+    cameras = {camera.camera_id for camera in database.read_all_cameras()}
+    counts = {}
+    for image in database.read_all_images():
+        keypoints = database.read_keypoints(image.image_id)
+        if image.camera_id not in cameras or keypoints.shape[1] not in (0, 2, 4, 6):
+            raise FormatError(f"image {image.name!r} in {path} has no camera, or no keypoints as COLMAP writes them")
+        counts[image.image_id] = len(keypoints)
+    checked = set(database.read_two_view_geometry_num_inliers()[0])
+    for pair in set(database.read_num_matches()[0]) - checked:
+        one, two = pycolmap().pair_id_to_image_pair(pair)
+        matches = database.read_matches(one, two)
+        if len(matches) and (matches.max(axis=0) >= (counts[one], counts[two])).any():
+            raise FormatError(f"matches in {path} name keypoints that are not there")
 
 
 def ransac_options(iterations: int, max_error: float, min_inlier_ratio: float, seed: int | None) -> dict[str, Any]:
@@ -63,5 +93,5 @@ def ransac_options(iterations: int, max_error: float, min_inlier_ratio: float, s
         "min_num_trials": min(100, iterations),
         "min_inlier_ratio": max(min_inlier_ratio, 1e-6),
         "confidence": 0.9999,
-        "random_seed": -1 if seed is None else seed,
+        "random_seed": random_seed(seed),
     }
