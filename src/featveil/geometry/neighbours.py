@@ -14,7 +14,7 @@ from featveil.core.arrays import Float32, Float64, Integers
 # Chosen on five image pairs of fountain-P11 with epsilon 10.
 _REACH = 0.08  # how far a neighbour may be, as a share of the longer side of what the candidates cover
 _ALONG = 0.2  # how far off a neighbour may lead, as a share of the reach
-_LOUD = 90  # percentile of the support of all candidates, nearly all of which are wrong
+_LOUD = 90  # percentile of the support that candidates get by chance, when the ends are dealt to other starts
 
 _MOST_PAIRS = 2**20  # of neighbouring candidates, if they were spread evenly: more are thinned out by a smaller reach
 
@@ -22,10 +22,13 @@ _MOST_PAIRS = 2**20  # of neighbouring candidates, if they were spread evenly: m
 def well_supported(xy_a: Float32, xy_b: Float32) -> NDArray[np.bool_]:
     """Which candidates (k,), given by both their positions (k, 2), stand out by the support of their neighbours.
 
-    They have more than nine tenths of all have, and the most at both of their places.
+    They have more of it than nine tenths would by chance, and the most at both of their places.
     """
+    if len(xy_a) == 0:
+        return np.zeros(0, np.bool_)
     strength = support(xy_a, xy_b)
-    best = strength > (np.percentile(strength, _LOUD) if len(strength) else 0)
+    dealt = xy_b[np.random.default_rng(0).permutation(len(xy_b))]
+    best = strength > np.percentile(support(xy_a, dealt), _LOUD)
     for places in (_places(xy_a), _places(xy_b)):
         most = np.zeros(places.max(initial=-1) + 1)
         np.maximum.at(most, places, strength)

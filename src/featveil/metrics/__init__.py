@@ -14,7 +14,14 @@ from featveil.metrics.leakage import (
     summarize_leakage,
 )
 from featveil.metrics.matching import THRESHOLDS, matching_accuracy, mean_matching_accuracy, transfer_errors
-from featveil.metrics.poses import POSE_THRESHOLDS, TIGHT_POSE_THRESHOLDS, pose_errors, shares_within
+from featveil.metrics.poses import (
+    POSE_THRESHOLDS,
+    TIGHT_POSE_THRESHOLDS,
+    find_similarity,
+    move_points,
+    pose_errors,
+    shares_within,
+)
 from featveil.metrics.poses import align as align_poses
 from featveil.metrics.truth import Truth, align
 
@@ -36,10 +43,12 @@ __all__ = [
     "align_poses",
     "corner_error",
     "count_verified",
+    "find_similarity",
     "guess_distances",
     "histogram",
     "matching_accuracy",
     "mean_matching_accuracy",
+    "move_points",
     "pose_errors",
     "ranks",
     "shares_within",

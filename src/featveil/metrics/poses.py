@@ -15,10 +15,10 @@ TIGHT_POSE_THRESHOLDS = ((0.01, 0.1), (0.02, 0.2), (0.05, 0.5))
 
 Similarity = tuple[float, Float64, Float64]  # scale, rotation (3, 3), translation (3,)
 
-_TRIPLES = 500
+_HYPOTHESES = 500
 _ROUNDS = 10
 _INLIER = 3.0  # times the median error
-_FLAT = 1e-6  # of the scene's size: centres closer than that to one line do not say how it is turned
+_EXACT = 1e-6  # of the scene's size, or of a turn: errors below are rounding
 _ROUNDING = 1e-12  # of the coordinates: cameras in one place differ by that much
 
 
@@ -32,24 +32,37 @@ def pose_errors(estimated: Pose, true: Pose) -> tuple[float, float]:
 
 
 def align(estimated: Mapping[str, Pose], true: Mapping[str, Pose]) -> dict[str, Pose]:
-    """The estimated poses in the frame of the true ones, moved by the similarity that fits the camera centres.
-
-    Cameras that are far off do not spoil it: among similarities of three cameras each (all triples, or 500 drawn with
-    a fixed seed) the one of least median error is taken, and then fitted by least squares (Umeyama, PAMI 1991) to all
-    cameras within three times the median error, until these no longer change. More than half of the cameras must be
-    about right. Raises InputError when fewer than three cameras are in both, or all are on one line.
-    """
-    names = sorted(estimated.keys() & true.keys())
-    if len(names) < 3:
-        raise InputError(f"an alignment needs three cameras with true poses, got {len(names)}")
-    here = np.array([estimated[name].centre for name in names])
-    there = np.array([true[name].centre for name in names])
-    scale, rotation, translation = _robust(here, there)
+    """The estimated poses in the frame of the true ones; raises like `find_similarity`."""
+    scale, rotation, translation = find_similarity(estimated, true)
     moved = {}
     for name, pose in estimated.items():
         turned = pose.rotation @ rotation.T
         moved[name] = Pose(turned, -turned @ (scale * rotation @ pose.centre + translation))
     return moved
+
+
+def find_similarity(estimated: Mapping[str, Pose], true: Mapping[str, Pose]) -> Similarity:
+    """What takes the estimated cameras to the true ones.
+
+    It is turned as most cameras are, each of which tells a whole rotation; their centres alone would leave it nearly
+    open about the line that cameras often stand on. Scale and shift fit the centres. More than half of the cameras
+    must be about right; the others do not spoil it. Raises InputError when fewer than three cameras are in both, or
+    all are in one place.
+    """
+    names = sorted(estimated.keys() & true.keys())
+    if len(names) < 3:
+        raise InputError(f"an alignment needs three cameras with true poses, got {len(names)}")
+    rotation = _mean_rotation(np.array([true[name].rotation.T @ estimated[name].rotation for name in names]))
+    here = np.array([rotation @ estimated[name].centre for name in names])
+    there = np.array([true[name].centre for name in names])
+    scale, translation = _scale_and_shift(here, there)
+    return scale, rotation, translation
+
+
+def move_points(points: Float64, similarity: Similarity) -> Float64:
+    """Points (n, 3) moved by a similarity."""
+    scale, rotation, translation = similarity
+    return np.asarray(scale * points @ rotation.T + translation)
 
 
 def shares_within(
@@ -67,19 +80,36 @@ def shares_within(
     )
 
 
-def _robust(here: Float64, there: Float64) -> Similarity:
-    best: Similarity | None = None
+def _mean_rotation(rotations: Float64) -> Float64:
+    """The mean of those of `rotations` (n, 3, 3) that agree with the one that most agree with."""
+    # The squared distance of two rotations as matrices is 6 - 2 trace.
+    products = np.einsum("iab,jab->ij", rotations, rotations)
+    mean = rotations[int(np.argmax(np.median(products, axis=1)))]
+    kept = np.zeros(len(rotations), np.bool_)
+    for _ in range(_ROUNDS):
+        errors = np.linalg.norm(rotations - mean, axis=(1, 2))
+        inside = errors <= max(_INLIER * float(np.median(errors)), _EXACT)
+        if (inside == kept).all():
+            break
+        left, _, right = np.linalg.svd(rotations[inside].sum(axis=0))
+        mean, kept = (left * [1.0, 1.0, np.linalg.det(left @ right)]) @ right, inside
+    return np.asarray(mean)
+
+
+def _scale_and_shift(here: Float64, there: Float64) -> tuple[float, Float64]:
+    """The scale and shift (3,) that take most of the points (n, 3) nearest to others: best of pairs, then refined."""
+    best: tuple[float, Float64] | None = None
     least = np.inf
-    for triple in _triples(len(here)):
-        found = _fit(here[triple], there[triple])
+    for pair in _pairs(len(here)):
+        found = _fit(here[pair], there[pair])
         if found is not None and (error := float(np.median(_residuals(found, here, there)))) < least:
             best, least = found, error
     if best is None:
-        raise InputError("an alignment needs cameras in three places that are not on one line")
+        raise InputError("an alignment needs cameras in different places")
     kept = np.zeros(len(here), np.bool_)
     for _ in range(_ROUNDS):
         errors = _residuals(best, here, there)
-        inside = errors <= max(_INLIER * float(np.median(errors)), _FLAT * _size(there))
+        inside = errors <= max(_INLIER * float(np.median(errors)), _EXACT * _size(there))
         refined = _fit(here[inside], there[inside])
         if refined is None or (inside == kept).all():
             break
@@ -87,32 +117,26 @@ def _robust(here: Float64, there: Float64) -> Similarity:
     return best
 
 
-def _triples(count: int) -> list[list[int]]:
-    """Every choice of three of `count`, or a fixed draw of them where there are many."""
-    if comb(count, 3) <= _TRIPLES:
-        return [list(triple) for triple in combinations(range(count), 3)]
+def _pairs(count: int) -> list[list[int]]:
+    """Every choice of two of `count`, or a fixed draw of them where there are many."""
+    if comb(count, 2) <= _HYPOTHESES:
+        return [list(pair) for pair in combinations(range(count), 2)]
     rng = np.random.default_rng(0)
-    return [rng.choice(count, 3, replace=False).tolist() for _ in range(_TRIPLES)]
+    return [rng.choice(count, 2, replace=False).tolist() for _ in range(_HYPOTHESES)]
 
 
-def _fit(here: Float64, there: Float64) -> Similarity | None:
-    """Scale, rotation (3, 3) and translation (3,) that take points (n, 3) nearest to others; None if undetermined."""
-    mean_here, mean_there = here.mean(axis=0), there.mean(axis=0)
-    from_here, from_there = here - mean_here, there - mean_there
+def _fit(here: Float64, there: Float64) -> tuple[float, Float64] | None:
+    """Scale and shift (3,) that take points (n, 3) nearest to others; None if they are in one place or turned away."""
+    from_here, from_there = here - here.mean(axis=0), there - there.mean(axis=0)
     for points, centred in ((here, from_here), (there, from_there)):
-        extents = np.linalg.svd(centred, compute_uv=False)
-        if extents[1] <= max(_FLAT * extents[0], _ROUNDING * np.abs(points).max()):
+        if np.abs(centred).max() <= _ROUNDING * np.abs(points).max():
             return None
-    left, strengths, right = np.linalg.svd(from_there.T @ from_here)
-    signs = np.array([1.0, 1.0, np.sign(np.linalg.det(left) * np.linalg.det(right))])
-    rotation = (left * signs) @ right
-    scale = float((strengths * signs).sum() / (from_here**2).sum())
-    return scale, rotation, mean_there - scale * rotation @ mean_here
+    scale = float((from_here * from_there).sum() / (from_here**2).sum())
+    return (scale, there.mean(axis=0) - scale * here.mean(axis=0)) if scale > 0 else None
 
 
-def _residuals(similarity: Similarity, here: Float64, there: Float64) -> Float64:
-    scale, rotation, translation = similarity
-    return np.asarray(np.linalg.norm(scale * here @ rotation.T + translation - there, axis=1))
+def _residuals(found: tuple[float, Float64], here: Float64, there: Float64) -> Float64:
+    return np.asarray(np.linalg.norm(found[0] * here + found[1] - there, axis=1))
 
 
 def _size(points: Float64) -> float:

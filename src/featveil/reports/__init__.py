@@ -32,6 +32,7 @@ from featveil.reports.localization import (
 from featveil.reports.localization_curves import draw_localization
 from featveil.reports.mapping import MappingRow, mapping_cells, mapping_markdown, summarize_mapping
 from featveil.reports.mapping_curves import draw_mapping
+from featveil.reports.model_comparison import draw_models
 from featveil.reports.model_pictures import View, choose_view, draw_model, side_by_side
 from featveil.reports.oracle import OracleRow, draw_oracle, oracle_cells, oracle_markdown, summarize_oracle
 from featveil.reports.tables import MatchingRow, matching_cells, matching_markdown, summarize_matching
@@ -76,6 +77,7 @@ __all__ = [
     "draw_mapping",
     "draw_matching_curves",
     "draw_model",
+    "draw_models",
     "draw_oracle",
     "draw_tradeoff",
     "draw_words_curves",

@@ -114,8 +114,8 @@ def _found(
 
 
 def supported(matches: Matches, a: Features | PrivateFeatures, b: Features | PrivateFeatures) -> Matches:
-    """Those of many candidates that their neighbours support; all without keypoints."""
-    if a.keypoints is None or b.keypoints is None:
+    """Those of many candidates that their neighbours support; all, where there are no more than features."""
+    if a.keypoints is None or b.keypoints is None or len(matches) <= min(len(a), len(b)):
         return matches
     kept = well_supported(a.keypoints.xy[matches.indices[:, 0]], b.keypoints.xy[matches.indices[:, 1]])
     return Matches(matches.indices[kept], matches.distances[kept])
