@@ -117,9 +117,11 @@ def stored_images(path: str | Path) -> set[str]:
 
 def matched_pairs(path: str | Path) -> set[Pair]:
     """The pairs that have matches in the database, even none, each in both orders."""
-    with opened(path) as database:
-        names = {int(image.image_id): image.name for image in database.read_all_images()}
-        found = [pycolmap().pair_id_to_image_pair(pair) for pair in database.read_num_matches()[0]]
+    colmap_database.check(path)
+    with _transaction(path) as connection:
+        names = {number: name for name, number in _identities(connection).items()}
+        numbers = connection.execute("SELECT pair_id FROM matches").fetchall()  # pycolmap leaves out those without any
+    found = [pycolmap().pair_id_to_image_pair(number) for (number,) in numbers]
     both = [(names[one], names[two]) for one, two in found if one in names and two in names]
     return {*both, *((two, one) for one, two in both)}
 

@@ -2,8 +2,8 @@
 
 from typing import TypedDict
 
-from featveil.core import Features, InputError, Matches, PrivateFeatures, WordSets
-from featveil.databases import Database, builtin
+from featveil.core import Features, Guarantee, InputError, Matches, PrivateFeatures, WordSets
+from featveil.databases import Database, builtin, nearest_words
 from featveil.databases.words import check_codebook
 from featveil.matching.nearest import NearestMatcher
 from featveil.matching.words import WordMatcher, WordRule, check_rule
@@ -52,19 +52,30 @@ def match(
         raise InputError("word sets have no mutual, ratio or max_distance test: verify the candidates geometrically")
     if on_sphere:
         raise InputError("on_sphere is for subspaces, and word sets have none: leave it out")
-    return WordMatcher(_codebook(a, b, codebook), rule).match(a.descriptors, b.descriptors)
+    return WordMatcher(find_codebook(a, b, given=codebook), rule).match(a.descriptors, b.descriptors)
 
 
-def _codebook(a: Features | PrivateFeatures, b: Features | PrivateFeatures, given: Database | None) -> Database:
+def as_words(features: Features, codebook: Database) -> PrivateFeatures:
+    """`features` with the nearest word instead of each descriptor: found once, they are quick to match with word sets.
+
+    Nothing is hidden by that.
+    """
+    words = WordSets(nearest_words(features.descriptors, codebook)[0][:, None], codebook.digest, len(codebook))
+    spec, kind = {"name": "words", "codebook": codebook.digest}, features.kind
+    return PrivateFeatures(words, kind, {**spec}, Guarantee("none"), features.keypoints, features.image_size)
+
+
+def find_codebook(*sides: Features | PrivateFeatures, given: Database | None) -> Database:
     """The codebook that the word sets name; raises InputError when it is neither given nor built in."""
-    digests = {side.descriptors.codebook for side in (a, b) if isinstance(side.descriptors, WordSets)}
+    digests = {side.descriptors.codebook for side in sides if isinstance(side.descriptors, WordSets)}
     if len(digests) > 1:
         raise InputError("the two sides use different codebooks: privatize both with the same one")
     if given is not None:
         check_codebook(given)
     (digest,) = digests
-    if given is None and a.kind in ("sift", "rootsift") and builtin(a.kind).digest == digest:
-        return builtin(a.kind)
+    kind = sides[0].kind
+    if given is None and kind in ("sift", "rootsift") and builtin(kind).digest == digest:
+        return builtin(kind)
     if given is None:
         raise InputError(f"these words are of codebook {digest[:12]}, not the built-in one: give that codebook")
     if given.digest != digest:

@@ -27,15 +27,15 @@ def match_pairs(
     `most_bytes` of descriptors the images that were not used for longest are dropped and read again when they are
     needed. Raises InputError as `match` does.
     """
-    kept = _Kept(most_bytes)
+    kept = Kept(most_bytes)
     for pair in pairs:
         yield pair, match(kept.read(first, pair[0]), kept.read(second, pair[1]), **options)
 
 
-class _Kept:
-    """Features that were read, the least recently used first."""
+class Kept:
+    """Features that were read stay in memory; beyond `most_bytes` of descriptors those not used for longest go."""
 
-    def __init__(self, most_bytes: int) -> None:
+    def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
         self._most_bytes, self._bytes = most_bytes, 0
         self._features: OrderedDict[tuple[Read, str], Features | PrivateFeatures] = OrderedDict()
 

@@ -67,6 +67,23 @@ def build(
     are not given are guessed and refined. `report` gets a stage and its (done, total). Raises InputError for fewer
     than two images or unknown ones in `pairs`, and as `match` does.
     """
+    found = match_and_verify(names, read, out, cameras=cameras, pairs=pairs, options=options, report=report)
+    database = Path(out) / DATABASE
+    model = build_map(database, out, options.mapping, lambda done, total: report("mapping", done, total))
+    return BuiltMap(model, *found)
+
+
+def match_and_verify(
+    names: Sequence[str],
+    read: Read,
+    out: str | Path,
+    *,
+    cameras: Mapping[str, Camera] | None = None,
+    pairs: Sequence[Pair] | None = None,
+    options: MapOptions = MapOptions(),
+    report: Report = lambda stage, done, total: None,
+) -> tuple[int, Verified]:
+    """The first part of `build`: how many pairs `out/database.db` now has matches of, and which passed."""
     if len(names) < 2:
         raise InputError(f"a map needs at least two images, got {len(names)}")
     wanted = all_pairs(names) if pairs is None else list(pairs)
@@ -79,9 +96,7 @@ def build(
     _match(database, wanted, read, options.matching, report)
     report("verifying", 0, len(wanted))
     check = options.verification or (OF_CANDIDATES if words else Verification())
-    verified = verify(database, check, options.mapping.seed)
-    model = build_map(database, out, options.mapping, lambda done, total: report("mapping", done, total))
-    return BuiltMap(model, len(wanted), verified)
+    return len(wanted), verify(database, check, options.mapping.seed)
 
 
 def _write_keypoints(database: Path, names: Sequence[str], read: Read, cameras: Mapping[str, Camera]) -> bool:
