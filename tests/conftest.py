@@ -1,9 +1,14 @@
-"""Shared by all tests: where real data is."""
+"""Shared by all tests: where real data is, and a room that is mapped once."""
 
 import os
+import zlib  # noqa: F401  pycolmap corrupts the heap of whatever loads zlib after it
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from rooms import Room
 
 
 @pytest.fixture(scope="session")
@@ -14,3 +19,12 @@ def real_data() -> Path:
     if not folder.is_dir():
         pytest.skip("no real images: set FEATVEIL_DATA")
     return folder
+
+
+@pytest.fixture(scope="session")
+def room(tmp_path_factory: pytest.TempPathFactory) -> "Room":
+    """A room with its map, see `rooms.py`; the test is skipped, visibly, without COLMAP."""
+    pytest.importorskip("pycolmap", reason="COLMAP itself: pip install 'featveil[colmap]'")
+    from rooms import map_room
+
+    return map_room(tmp_path_factory.mktemp("room"))

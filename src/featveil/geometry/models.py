@@ -10,6 +10,7 @@ import numpy as np
 
 from featveil.core import Camera, FormatError, InputError, Pose
 from featveil.core.arrays import Float32, Float64, Integers, floats
+from featveil.formats import colmap_model
 from featveil.geometry.colmap import from_colmap, pose_of, pycolmap
 
 
@@ -70,6 +71,7 @@ def load_reconstruction(folder: str | Path) -> Any:
     names = ("cameras", "images", "points3D")
     if not any(all((folder / f"{name}{ending}").is_file() for name in names) for ending in (".bin", ".txt")):
         raise InputError(f"{folder} holds no COLMAP model: it needs cameras, images and points3D as .bin or .txt")
+    colmap_model.check(folder)
     with _readable(folder):
         return pycolmap().Reconstruction(folder)
 

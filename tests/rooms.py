@@ -1,0 +1,79 @@
+"""The rendered room, mapped once for all tests: six small views with their features, matches, database and model.
+
+The world is in metres. The cameras stand about 0.3 m apart and 3 m from the corner that they look at.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+
+from featveil.core import Features, Matches
+from featveil.core.arrays import Float32
+from featveil.datasets import RenderedScene, render_scene
+from featveil.extractors import extract
+from featveil.geometry.database import MapImage, Pair, add_matches, map_image, write_images
+from featveil.geometry.mapping import Mapping3D, build_map
+from featveil.geometry.models import SparseModel
+from featveil.geometry.verification import Verified, verify
+from featveil.matching import match_pairs
+
+VIEWS, SIZE, FEATURES = 6, (320, 240), 500
+
+# One seed and the true intrinsics, so that a test can be repeated and is not about calibration.
+STEADY = Mapping3D(refine_intrinsics=False, seed=0)
+
+
+@dataclass(frozen=True, eq=False)
+class Room:
+    """Views by name with cameras and true poses in `scene`, their raw `features` and the `matches` of all pairs.
+
+    `database` has them verified and `model` is the folder of the map made of it. Copy these two before changing them.
+    """
+
+    scene: RenderedScene
+    features: dict[str, Features]
+    matches: dict[Pair, Matches]
+    database: Path
+    verified: Verified
+    model: Path
+    map: SparseModel
+
+    @property
+    def names(self) -> list[str]:
+        """The views in the order in which the cameras stand."""
+        return list(self.features)
+
+    def xy(self, name: str) -> Float32:
+        """The keypoints (n, 2) of a view."""
+        keypoints = self.features[name].keypoints
+        assert keypoints is not None
+        return keypoints.xy
+
+    def images(self, names: Iterable[str]) -> dict[str, MapImage]:
+        """Some views as a database takes them, with their true cameras."""
+        return {name: map_image(self.features[name], self.scene.cameras[name], name) for name in names}
+
+    def pairs(self, names: Iterable[str]) -> dict[Pair, Matches]:
+        """The matches among some views."""
+        return {pair: self.matches[pair] for pair in combinations(sorted(names), 2)}
+
+    def write(self, path: Path, names: Iterable[str]) -> None:
+        """A new database of some views and their matches, not verified."""
+        chosen = sorted(names)
+        write_images(path, self.images(chosen))
+        add_matches(path, self.pairs(chosen).items())
+
+
+def map_room(folder: Path) -> Room:
+    """Render, extract, match, verify and map; takes about 3 s."""
+    scene = render_scene(VIEWS, SIZE)
+    features = {name: extract(image, max_features=FEATURES) for name, image in scene.images.items()}
+    pairs = list(combinations(features, 2))
+    matches = dict(match_pairs(pairs, features.__getitem__, features.__getitem__, ratio=0.8))
+    database, model = folder / "database.db", folder / "model"
+    images = {name: map_image(found, scene.cameras[name], name) for name, found in features.items()}
+    write_images(database, images)
+    add_matches(database, matches.items())
+    verified = verify(database, seed=0)
+    return Room(scene, features, matches, database, verified, model, build_map(database, model, STEADY))
