@@ -5,7 +5,21 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from featveil.cli import attack, audit, bench, database, demo, extract, ledger, match, pool, privatize, subset
+from featveil.cli import (
+    attack,
+    audit,
+    bench,
+    database,
+    demo,
+    extract,
+    ledger,
+    localize,
+    match,
+    pool,
+    privatize,
+    subset,
+)
+from featveil.cli import map as mapping
 from featveil.cli.console import complain, drop_stdout, show_warnings
 from featveil.core.errors import FeatveilError
 
@@ -72,6 +86,8 @@ app.command()(extract.extract)
 app.add_typer(database.app, name="database")
 app.command()(privatize.privatize)
 app.command()(match.match)
+app.command("map")(mapping.map_images)
+app.command()(localize.localize)
 app.command()(attack.attack)
 app.command()(audit.audit)
 app.add_typer(subset.app, name="subset")

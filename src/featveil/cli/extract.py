@@ -60,7 +60,7 @@ def extract(
     with progress("extracting") as report:
         work.report = report
         if format is Format.hloc or (format is None and out.suffix.lower() in HDF5):
-            _to_hloc(named, out, kind, work, overwrite)
+            extract_to_hloc(named, out, kind, work, overwrite)
         else:
             _to_veil(named, out, kind, work, overwrite)
     finish(work, out, {"kind": kind, "features": work.features}, json)
@@ -199,8 +199,8 @@ def _to_veil(named: dict[str, Path], out: Path, kind: str, work: "Work[Features]
             work.advance()
 
 
-def _to_hloc(named: dict[str, Path], out: Path, kind: str, work: "Work[Features]", overwrite: bool) -> None:
-    """Add to one file. It is copied for each batch, so batches grow with it."""
+def extract_to_hloc(named: dict[str, Path], out: Path, kind: str, work: "Work[Features]", overwrite: bool) -> None:
+    """Add to one file of hloc. It is copied for each batch, so batches grow with it."""
     from featveil.formats.hloc import kind_of, names, write_features
 
     if out.suffix.lower() not in HDF5:

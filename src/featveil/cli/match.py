@@ -1,4 +1,4 @@
-"""featveil match: two images or feature files, raw or private -> matches, and a picture of them."""
+"""featveil match: two images or feature files, raw or private -> matches, and a picture of them; or many pairs."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from featveil.cli.console import Json, complain, number, show
-from featveil.cli.extract import HDF5, MaxFeatures, read_features
+from featveil.cli.extract import MaxFeatures, read_features
+from featveil.cli.match_many import Many, has_many, match_many
 from featveil.core.errors import InputError
 from featveil.core.files import check_folder
 
@@ -26,8 +27,17 @@ SAMPLES_FOR_WORDS = 200_000  # few of many candidates are right, so it takes man
 
 
 def match(
-    a: Annotated[Path, typer.Argument(metavar="A", help="An image or a .veil file, raw or private.")],
-    b: Annotated[Path, typer.Argument(metavar="B", help="Another one.")],
+    a: Annotated[
+        Path,
+        typer.Argument(
+            metavar="A", help="An image or a .veil file, raw or private; or features of many images (.h5, .db, folder)."
+        ),
+    ],
+    b: Annotated[Path, typer.Argument(metavar="B", help="Another one; or features of many images, perhaps A itself.")],
+    pairs: Annotated[
+        Path | None,
+        typer.Argument(metavar="[PAIRS]", help="Which images of A and B to match: a pairs file of hloc. Else all."),
+    ] = None,
     mutual: Annotated[bool, typer.Option(help="Keep a pair only if each is the other's nearest.")] = True,
     ratio: Annotated[
         float | None, typer.Option(help="Keep it only if it is nearer than this share of the second nearest.")
@@ -43,15 +53,25 @@ def match(
     rule: Annotated[
         str, typer.Option(help="How words match: vocabulary (same word) or nearest (mutual nearest words).")
     ] = "vocabulary",
-    out: Annotated[Path | None, typer.Option(help="Write indices (k, 2) and distances (k,): .npz.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write indices (k, 2) and distances (k,): .npz. Of many images: matches.h5 for hloc, or a COLMAP .db."
+        ),
+    ] = None,
     picture: Annotated[Path | None, typer.Option(help="Draw the matches: .png or .jpg.")] = None,
     images: Annotated[
         tuple[Path, Path] | None, typer.Option(help="Images of A and B to draw on, for .veil files.")
     ] = None,
     kind: Annotated[
-        str | None, typer.Option(help="Descriptor kind of images.", show_default="that of the .veil file, else sift")
+        str | None,
+        typer.Option(
+            help="Descriptor kind of images, and of files that do not say it.",
+            show_default="that of the .veil file, else sift",
+        ),
     ] = None,
     max_features: MaxFeatures = 2048,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Match again the pairs that OUT has.")] = False,
     json: Json = False,
 ) -> None:
     """Match two images by the exact distances of their features, or by their words.
@@ -61,11 +81,23 @@ def match(
     would agree by chance, which is printed beside them.
     Existing files named by --out and --picture are replaced.
 
+    Features of many images go pair by pair into one file that hloc or COLMAP reads. Pairs that are in it are kept, so a
+    stopped command can be run again.
+
     Example: featveil match query.veil reference.jpg --picture matches.png
+
+    Example: featveil match private.h5 features.h5 pairs.txt --out matches.h5
     """
+    tests = {"mutual": mutual, "ratio": ratio, "max_distance": max_distance, "on_sphere": on_sphere}
+    if pairs is not None or any(has_many(path) for path in (a, b)):
+        if picture is not None or images is not None:
+            raise InputError("--picture and --images are for two images, these are many")
+        match_many(a, b, pairs, out, Many(tests, codebook, rule, kind, overwrite), json)
+        return
+    if overwrite:
+        raise InputError("--overwrite is for features of many images: two are always matched again")
     _check_outputs(a, b, out, picture, images)
     first, second = _sides(a, b, kind, max_features)
-    tests = {"mutual": mutual, "ratio": ratio, "max_distance": max_distance, "on_sphere": on_sphere}
     found = _matched(first, second, tests, codebook, rule)
     words = first.has_words or second.has_words
     agree, chance = _verified(first, second, found, words)
@@ -164,8 +196,6 @@ def _sides(a: Path, b: Path, kind: str | None, max_features: int) -> tuple[_Side
     for path in (a, b):
         if not path.exists():
             raise InputError(f"there is no image or .veil file {path}")
-        if path.suffix.lower() in HDF5:
-            raise InputError(f"{path} holds features of several images: match images or .veil files")
     sides: dict[Path, _Side] = {}
     for path in sorted((a, b), key=lambda path: path.suffix.lower() != ".veil"):
         sides[path] = _Side(path, read_features(path, kind or "sift", max_features))

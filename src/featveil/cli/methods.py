@@ -2,12 +2,52 @@
 
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from featveil.core.errors import InputError, PrivacyError
 
 if TYPE_CHECKING:
     from featveil.core import Defense
+
+Strategy = Annotated[
+    str | None,
+    typer.Option(
+        help="Lifting: random, adversarial, hybrid, sub-adversarial, sub-hybrid or hybrid+.",
+        show_default="sub-hybrid",
+    ),
+]
+Dimension = Annotated[
+    int | None,
+    typer.Option(help="Lifting, hardened: dimension of the subspaces.", show_default="lifting 4, hardened 16"),
+]
+Confounders = Annotated[
+    int | None, typer.Option(help="Hardened: real descriptors that each is hidden among.", show_default="4")
+]
+PoolFile = Annotated[
+    Path | None, typer.Option(help="Hardened: pool of the device's own photographs (featveil pool create).")
+]
+Epsilon = Annotated[float | None, typer.Option(help="Subset, metric, naive: bound on the leakage of each descriptor.")]
+SubsetSize = Annotated[
+    int | None,
+    typer.Option(help="Subset, metric: words sent for each descriptor.", show_default="subset 2, metric 1"),
+]
+DatabaseFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--database",
+        "--codebook",
+        help="Database file that lifting draws from, or the codebook of subset and metric.",
+        show_default="the built-in one",
+    ),
+]
+DatabaseDigest = Annotated[
+    str | None, typer.Option("--database-digest", "--codebook-digest", help="Refuse a file with another digest.")
+]
+Apart = Annotated[
+    bool, typer.Option("--apart", help="Release only features that neither overlap nor resemble each other: few.")
+]
 
 
 def make_defense(name: str, options: dict[str, Any], database: Path | None, digest: str | None) -> "Defense":

@@ -8,14 +8,25 @@ import typer
 
 from featveil.cli.console import Json, progress
 from featveil.cli.extract import HDF5, Work, finish
-from featveil.cli.methods import make_defense
+from featveil.cli.methods import (
+    Apart,
+    Confounders,
+    DatabaseDigest,
+    DatabaseFile,
+    Dimension,
+    Epsilon,
+    PoolFile,
+    Strategy,
+    SubsetSize,
+    make_defense,
+)
 from featveil.cli.outputs import Output, PrivateFile, VeilFiles, names_to_skip
 from featveil.cli.releases import Released, Releases
 from featveil.cli.sources import Source, find_sources
 from featveil.core.errors import FeatveilError, InputError
 
 if TYPE_CHECKING:
-    from featveil.core import Account, Defense
+    from featveil.core import Account, Defense, PrivateFeatures
 
 
 def privatize(
@@ -35,45 +46,17 @@ def privatize(
             help="How descriptors are hidden: lifting, hardened, or with a proven bound subset, metric or naive."
         ),
     ] = "lifting",
-    strategy: Annotated[
-        str | None,
-        typer.Option(
-            help="Lifting: random, adversarial, hybrid, sub-adversarial, sub-hybrid or hybrid+.",
-            show_default="sub-hybrid",
-        ),
-    ] = None,
-    dimension: Annotated[
-        int | None,
-        typer.Option(help="Lifting, hardened: dimension of the subspaces.", show_default="lifting 4, hardened 16"),
-    ] = None,
+    strategy: Strategy = None,
+    dimension: Dimension = None,
     random_share: Annotated[
         float | None, typer.Option(help="Lifting: share of random directions.", show_default="the strategy's")
     ] = None,
-    confounders: Annotated[
-        int | None, typer.Option(help="Hardened: real descriptors that each is hidden among.", show_default="4")
-    ] = None,
-    pool: Annotated[
-        Path | None, typer.Option(help="Hardened: pool of the device's own photographs (featveil pool create).")
-    ] = None,
-    epsilon: Annotated[
-        float | None, typer.Option(help="Subset, metric, naive: bound on the leakage of each descriptor.")
-    ] = None,
-    subset_size: Annotated[
-        int | None,
-        typer.Option(help="Subset, metric: words sent for each descriptor.", show_default="subset 2, metric 1"),
-    ] = None,
-    database: Annotated[
-        Path | None,
-        typer.Option(
-            "--database",
-            "--codebook",
-            help="Database file that lifting draws from, or the codebook of subset and metric.",
-            show_default="the built-in one",
-        ),
-    ] = None,
-    database_digest: Annotated[
-        str | None, typer.Option("--database-digest", "--codebook-digest", help="Refuse a file with another digest.")
-    ] = None,
+    confounders: Confounders = None,
+    pool: PoolFile = None,
+    epsilon: Epsilon = None,
+    subset_size: SubsetSize = None,
+    database: DatabaseFile = None,
+    database_digest: DatabaseDigest = None,
     ledger: Annotated[
         Path | None, typer.Option(help="Privacy ledger to charge; nothing is released unless it was recorded there.")
     ] = None,
@@ -81,9 +64,7 @@ def privatize(
     keep_geometry: Annotated[
         bool, typer.Option("--keep-geometry", help="Also release scale, orientation and response: they leak.")
     ] = False,
-    apart: Annotated[
-        bool, typer.Option("--apart", help="Release only features that neither overlap nor resemble each other: few.")
-    ] = False,
+    apart: Apart = False,
     allow_line: Annotated[
         bool, typer.Option("--allow-line", help="Lifting: permit dimension 1, which hides almost nothing.")
     ] = False,
@@ -121,8 +102,15 @@ def privatize(
     releases = Releases(method, Released(keep_geometry, apart), account)
     if strict:
         _refuse_weak(releases, sources)
-    output = _output(sources, out)
-    skipped = names_to_skip(output, method, resume, overwrite)
+    work = release_all(sources, _output(sources, out), releases, resume, overwrite)
+    finish(work, out, releases.facts(work.features), json, releases.text())
+
+
+def release_all(
+    sources: dict[str, Source], output: Output, releases: Releases, resume: bool, overwrite: bool
+) -> "Work[PrivateFeatures]":
+    """Make and write what `output` lacks of `sources`, under a progress bar; what was done, skipped and failed."""
+    skipped = names_to_skip(output, releases.method, resume, overwrite)
     work = Work(lambda path: releases.make(sources[str(path)].read()), len(sources))
     work.skipped = len(skipped)
     with progress("privatizing") as report:
@@ -130,7 +118,7 @@ def privatize(
         output.release([name for name in sources if name not in skipped], work, releases)
     if work.written:
         releases.warn()
-    finish(work, out, releases.facts(work.features), json, releases.text())
+    return work
 
 
 def _output(sources: dict[str, Source], out: Path) -> Output:

@@ -10,7 +10,7 @@ from featveil.core.errors import InputError, PrivacyError
 if TYPE_CHECKING:
     from featveil.core import Features, PrivateFeatures
 
-_FEATURES_OF_IMAGE = 2048
+FEATURES_OF_IMAGE = 2048
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Source:
             if len(features) == 0:
                 raise InputError(f"image {self.name!r} in {self.path} has no features")
         else:
-            features = read_features(self.path, self.kind or "sift", self.max_features or _FEATURES_OF_IMAGE)
+            features = read_features(self.path, self.kind or "sift", self.max_features or FEATURES_OF_IMAGE)
         if not isinstance(features, Features):
             raise _private_already(self.path)
         return features if self.max_features is None else _strongest(features, self.max_features)

@@ -65,7 +65,7 @@ def camera_from_exif(path: Path) -> Camera | None:
 def write_images(path: str | Path, images: Mapping[str, MapImage]) -> None:
     """Add images with their keypoints to the database at `path`, which is made when missing; all or none.
 
-    Equal known cameras are shared. An image of that name must not be there. Raises InputError and FormatError.
+    Equal known cameras among them are shared. An image of that name must not be there. Raises InputError and FormatError.
     """
     with _transaction(path) as connection:
         if taken := sorted(images.keys() & _identities(connection).keys()):
@@ -103,7 +103,8 @@ def add_matches(path: str | Path, matches: Iterable[tuple[Pair, Matches]]) -> No
     """
     with _transaction(path) as connection:
         identities = _identities(connection)
-        counts = dict(connection.execute("SELECT name, rows FROM images JOIN keypoints USING (image_id)"))
+        stored = "SELECT name, coalesce(rows, 0) FROM images LEFT JOIN keypoints USING (image_id)"
+        counts = dict(connection.execute(stored))
         for pair, found in matches:
             _check(found, pair, counts, str(path))
             _replace_matches(connection, pair, identities, found.indices)

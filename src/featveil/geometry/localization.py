@@ -18,6 +18,8 @@ from featveil.geometry.verification import ransac_options
 MOST_ITERATIONS = 10_000_000
 
 _SAME_PLACE = 0.05  # pixels: files round positions, to 1/32 of a pixel at 2000 in half precision
+_BELIEVED = 2  # times as many as by chance
+_BY_CHANCE = 10_000  # iterations; the number grows slowly with more
 _MINIMAL = 4  # three points give up to four poses, one more tells which
 
 
@@ -57,12 +59,16 @@ class Correspondences:
 
 @dataclass(frozen=True, eq=False)
 class Localized:
-    """The pose of a query, or None and the `reason`; `inliers` of its `correspondences` agree, each place once."""
+    """The pose of a query, or None and the `reason`; `inliers` of its `correspondences` agree, each place once.
+
+    `by_chance` is how many would agree if points were dealt to other keypoints, where that was looked at.
+    """
 
     pose: Pose | None
     inliers: int
     correspondences: int
     reason: str = ""
+    by_chance: int | None = None
 
 
 def points_at(view: View, xy: Float32, name: str) -> Integers:
@@ -130,8 +136,18 @@ def estimate_pose(found: Correspondences, camera: Camera, known: bool, search: P
     return Localized(pose_of(answer["cam_from_world"]), inliers, len(found))
 
 
-def inliers_by_chance(found: Correspondences, camera: Camera, known: bool, search: PoseSearch = PoseSearch()) -> int:
-    """How many correspondences agree once the points are dealt to other keypoints: what a believable pose must beat."""
+def estimate_beyond_chance(
+    found: Correspondences, camera: Camera, known: bool, search: PoseSearch = PoseSearch()
+) -> Localized:
+    """Like `estimate_pose`, but without a pose if half as many would agree by chance: for candidates of words."""
+    located = estimate_pose(found, camera, known, search)
+    if located.pose is None:
+        return located
     deal = np.random.default_rng(0).permutation(len(found))
     dealt = replace(found, points=found.points[deal], xyz=found.xyz[deal])
-    return estimate_pose(dealt, camera, known, search).inliers
+    quick = replace(search, iterations=min(search.iterations, _BY_CHANCE))
+    chance = estimate_pose(dealt, camera, known, quick).inliers
+    if located.inliers > _BELIEVED * chance:
+        return replace(located, by_chance=chance)
+    reason = f"{located.inliers} of {len(found)} matches agree, and {chance} would by chance"
+    return Localized(None, located.inliers, len(found), reason, chance)

@@ -5,7 +5,15 @@ from dataclasses import dataclass, field
 
 from featveil.core import Camera, Features, InputError, Matches, PrivateFeatures, WordSets
 from featveil.core.arrays import Integers
-from featveil.geometry.localization import Correspondences, Localized, PoseSearch, correspond, estimate_pose, points_at
+from featveil.geometry.localization import (
+    Correspondences,
+    Localized,
+    PoseSearch,
+    correspond,
+    estimate_beyond_chance,
+    estimate_pose,
+    points_at,
+)
 from featveil.geometry.models import SparseModel
 from featveil.matching import Kept, MatchOptions, as_words, match
 from featveil.matching.features import find_codebook
@@ -42,7 +50,9 @@ class Localizer:
         With too few matches there is none, and a reason. Raises InputError when query and map cannot be compared, an
         image is not in the map, or its features are others than the model was made of.
         """
-        return estimate_pose(self.correspondences(query, images), camera, known, self.options.search)
+        words = isinstance(query.descriptors, WordSets)
+        estimate = estimate_beyond_chance if words else estimate_pose
+        return estimate(self.correspondences(query, images), camera, known, self.options.search)
 
     def correspondences(self, query: AnyFeatures, images: Sequence[str]) -> Correspondences:
         """Which points of the map the keypoints of `query` may show, by its matches with `images`."""

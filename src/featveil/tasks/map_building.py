@@ -102,6 +102,8 @@ def match_and_verify(
 def _write_keypoints(database: Path, names: Sequence[str], read: Read, cameras: Mapping[str, Camera]) -> bool:
     """Add the images that the database lacks; whether their descriptors are word sets."""
     there = stored_images(database) if database.exists() else set()
+    if strange := sorted(there - set(names)):
+        raise InputError(f"{database} has image {strange[0]!r}, which is none of these: use another folder")
     write_images(
         database, {name: map_image(read(name), cameras.get(name), name) for name in names if name not in there}
     )
@@ -129,8 +131,8 @@ def _found(
 
 
 def supported(matches: Matches, a: Features | PrivateFeatures, b: Features | PrivateFeatures) -> Matches:
-    """Those of many candidates that their neighbours support; all, where there are no more than features."""
-    if a.keypoints is None or b.keypoints is None or len(matches) <= min(len(a), len(b)):
+    """Those of the candidates of words that their neighbours support; all, without keypoints."""
+    if a.keypoints is None or b.keypoints is None:
         return matches
     kept = well_supported(a.keypoints.xy[matches.indices[:, 0]], b.keypoints.xy[matches.indices[:, 1]])
     return Matches(matches.indices[kept], matches.distances[kept])

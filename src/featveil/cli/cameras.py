@@ -1,0 +1,41 @@
+"""Where the map and localize commands find intrinsics: a list of cameras, a COLMAP database, or the image itself."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from featveil.core import Camera
+
+CamerasFile = Annotated[
+    Path | None,
+    typer.Option(
+        help="Known intrinsics, a line each: name MODEL width height parameters... (hloc's list of queries).",
+        show_default="of EXIF data or a COLMAP .db; else guessed and refined",
+    ),
+]
+
+
+class KnownCameras:
+    """Intrinsics by image name; `listed` in a file or, without that, as their source tells."""
+
+    def __init__(self, listed: Path | None) -> None:
+        from featveil.formats.poses import read_queries
+
+        self._listed = {} if listed is None else read_queries(listed)
+
+    def find(self, name: str, source: Path) -> "Camera | None":
+        """Of image `name` in a folder, an image file or a COLMAP database; None when nothing is known."""
+        from featveil.formats import colmap_database
+        from featveil.geometry.database import camera_from_exif
+
+        if name in self._listed:
+            return self._listed[name]
+        if source.is_file() and colmap_database.is_database(source):
+            return colmap_database.camera_of(source, name)
+        image = source / name if source.is_dir() else source
+        return camera_from_exif(image) if image.is_file() and image.suffix.lower() not in _NO_IMAGES else None
+
+
+_NO_IMAGES = (".h5", ".hdf5", ".veil")

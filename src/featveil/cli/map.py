@@ -1,0 +1,189 @@
+"""featveil map: images, or raw or private features of them -> a sparse COLMAP model, and a picture of it."""
+
+import json as jsons
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from featveil.cli.cameras import CamerasFile, KnownCameras
+from featveil.cli.console import Json, complain, number, progress, show
+from featveil.cli.map_features import Hiding, map_features
+from featveil.cli.methods import (
+    Apart,
+    Confounders,
+    DatabaseDigest,
+    DatabaseFile,
+    Dimension,
+    Epsilon,
+    PoolFile,
+    Strategy,
+    SubsetSize,
+)
+from featveil.core.errors import InputError
+from featveil.core.files import make_folder, replacing
+
+if TYPE_CHECKING:
+    from featveil.formats.collections import Collection
+    from featveil.tasks.map_building import BuiltMap, MapOptions
+
+PICTURE = "model.png"
+
+_SETTINGS = "settings.json"
+
+
+def map_images(
+    images: Annotated[
+        Path,
+        typer.Argument(help="Folder of images; or features: hloc .h5, COLMAP .db, private .h5, folder of .veil files."),
+    ],
+    out: Annotated[Path, typer.Option(help="Folder for the model, what it was made of, and model.png.")],
+    defense: Annotated[
+        str | None,
+        typer.Option(help="How descriptors are hidden, as for privatize; raw: not at all.", show_default="lifting"),
+    ] = None,
+    strategy: Strategy = None,
+    dimension: Dimension = None,
+    confounders: Confounders = None,
+    pool: PoolFile = None,
+    epsilon: Epsilon = None,
+    subset_size: SubsetSize = None,
+    database: DatabaseFile = None,
+    database_digest: DatabaseDigest = None,
+    apart: Apart = False,
+    pairs: Annotated[Path | None, typer.Option(help="A pairs file of hloc.", show_default="every pair")] = None,
+    cameras: CamerasFile = None,
+    ratio: Annotated[float | None, typer.Option(help="Ratio test of matches; not for word sets.")] = None,
+    on_sphere: Annotated[bool, typer.Option("--on-sphere", help="Compare subspaces where they have norm 1.")] = False,
+    rule: Annotated[str, typer.Option(help="How words match: vocabulary or nearest.")] = "vocabulary",
+    beside: Annotated[Path | None, typer.Option(help="Another model of these images, to draw beside this one.")] = None,
+    kind: Annotated[str | None, typer.Option(help="Descriptor kind.", show_default="as for privatize")] = None,
+    max_features: Annotated[
+        int | None, typer.Option(min=1, help="Features of each image, the strongest.", show_default="2048, or all")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Build a map from private features: hide, match, verify, map. Needs the extra colmap.
+
+    Every image is released once, into OUT/private.h5. OUT/database.db has keypoints and verified matches, and never
+    descriptors. Known intrinsics stay, others are refined. A stopped command goes on where it was; a folder that was
+    begun with other settings is left alone.
+
+    Example: featveil map photos/ --out map/ --dimension 2
+    """
+    from featveil.geometry.colmap import pycolmap
+    from featveil.tasks.map_building import build
+
+    pycolmap()
+    given = KnownCameras(cameras)
+    options: dict[str, Any] = {
+        "strategy": strategy,
+        "dimension": dimension,
+        "epsilon": epsilon,
+        "subset_size": subset_size,
+    }
+    options |= {"confounders": confounders, "pool": pool}
+    matching = {"ratio": ratio, "on_sphere": on_sphere, "rule": rule}
+    make_folder(out)
+    _check_settings(out, {"images": str(images.resolve()), "kind": kind, "max_features": max_features, **matching})
+    hiding = Hiding(defense, options, database, database_digest, apart, kind, max_features)
+    collection = map_features(images, out, hiding)
+    wanted = None if pairs is None else _pairs(pairs, collection)
+    known = {name: camera for name in collection.names if (camera := given.find(name, images)) is not None}
+    with progress("mapping") as bar:
+        built = build(
+            collection.names,
+            collection.read,
+            out,
+            cameras=known,
+            pairs=wanted,
+            options=_options(matching, database, collection, len(known)),
+            report=lambda stage, done, total: bar(done, total),
+        )
+    _finish(built, collection, _drawn(built, beside, collection, out), out, json)
+
+
+def _check_settings(out: Path, settings: dict[str, Any]) -> None:
+    """Raise InputError when the folder was begun with others: what is in it would not fit. Releases tell their own."""
+    path = out / _SETTINGS
+    if not path.exists():
+        with replacing(path) as temporary:
+            temporary.write_text(jsons.dumps(settings, indent=1), "utf-8")
+        return
+    try:
+        before = jsons.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot read {path}: use another folder") from error
+    for name, value in settings.items():
+        if not isinstance(before, dict) or before.get(name) != value:
+            raise InputError(f"{out} was begun with other {name.replace('_', ' ')}: use another folder")
+
+
+def _pairs(path: Path, collection: "Collection") -> list[tuple[str, str]]:
+    from featveil.formats.pairs import read_pairs
+
+    found = read_pairs(path)
+    known = set(collection.names)
+    for name in (name for pair in found for name in pair):
+        if name not in known:
+            raise InputError(f"{path} names image {name!r}, which is not in {collection.path}")
+    return found
+
+
+def _options(matching: dict[str, Any], database: Path | None, collection: "Collection", known: int) -> "MapOptions":
+    from featveil.core import WordSets
+    from featveil.databases import load_database
+    from featveil.geometry.mapping import Mapping3D
+    from featveil.tasks.map_building import MapOptions
+
+    words = isinstance(collection.read(collection.names[0]).descriptors, WordSets)
+    codebook = load_database(database) if words and database is not None else None
+    chosen: Any = {**matching, "codebook": codebook}
+    return MapOptions(chosen, mapping=Mapping3D(refine_intrinsics=known < len(collection.names)))
+
+
+def _drawn(built: "BuiltMap", beside: Path | None, collection: "Collection", out: Path) -> Path | None:
+    """Draw the model, and the one `beside` it, from one view; None when it has no points."""
+    from featveil.geometry.models import read_model
+    from featveil.reports import draw_models
+    from featveil.reports.pictures import write_picture
+
+    if len(built.model.points) == 0:
+        return None
+    name = "private" if collection.private else "raw"
+    models = {name: built.model}
+    if beside is not None:
+        models = {beside.resolve().name if beside.resolve().name != name else "beside": read_model(beside), **models}
+    write_picture(draw_models(models), out / PICTURE)
+    return out / PICTURE
+
+
+def _finish(built: "BuiltMap", collection: "Collection", picture: Path | None, out: Path, json: bool) -> None:
+    model, images = built.model, len(collection.names)
+    result = {
+        "out": str(out),
+        "images": images,
+        "private": collection.private,
+        "pairs": built.pairs,
+        "verified_pairs": built.verified.pairs,
+        "registered_images": len(model.views),
+        "points": len(model.points),
+        "track_length": model.mean_track_length,
+        "reprojection_error": model.mean_error,
+        "picture": None if picture is None else str(picture),
+    }
+    lines = [
+        f"features            {'private' if collection.private else 'raw'}, {collection.path}",
+        f"verified pairs      {built.verified.pairs} of {built.pairs}",
+        f"registered images   {len(model.views)} of {images}",
+        f"sparse points       {number(len(model.points))}",
+        f"mean track length   {model.mean_track_length:.2f}",
+        f"reprojection error  {model.mean_error:.2f} px",
+        f"model in {out}" + (f", drawn in {picture}" if picture else ""),
+    ]
+    show(result, json, "\n".join(lines))
+    if not model.views:
+        complain(
+            "warning", "no two images could be put together: more features, or a weaker defense, give more matches"
+        )
+        raise typer.Exit(1)

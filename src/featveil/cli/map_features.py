@@ -1,0 +1,83 @@
+"""What `featveil map` makes a map of: private features as they are, a release of raw ones, or these themselves."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from featveil.cli.console import progress
+from featveil.cli.extract import HDF5, Work, extract_to_hloc, extracted, named_images
+from featveil.cli.methods import make_defense
+from featveil.cli.outputs import PrivateFile
+from featveil.cli.privatize import release_all
+from featveil.cli.releases import Released, Releases
+from featveil.cli.sources import FEATURES_OF_IMAGE, find_sources
+from featveil.core.errors import InputError
+
+if TYPE_CHECKING:
+    from featveil.formats.collections import Collection
+
+PRIVATE, RAW = "private.h5", "features.h5"
+
+
+@dataclass(frozen=True)
+class Hiding:
+    """The defense by name (None: lifting; raw: none) with its options, and which features are used."""
+
+    defense: str | None
+    options: dict[str, Any]
+    database: Path | None
+    digest: str | None
+    apart: bool
+    kind: str | None
+    max_features: int | None
+
+    @property
+    def given(self) -> bool:
+        """Whether any option of a defense was given."""
+        return self.apart or any(value is not None for value in (*self.options.values(), self.digest))
+
+
+def map_features(images: Path, out: Path, hiding: Hiding) -> "Collection":
+    """The features at `images`, hidden; those that are made here go to a file in `out`, each image once."""
+    from featveil.formats.collections import open_collection
+
+    found = open_collection(images, hiding.kind) if has_features(images) else None
+    if found is not None and found.private:
+        if hiding.defense is not None or hiding.given:
+            raise InputError(f"{images} is private already: leave --defense and its options out")
+        return found
+    if hiding.defense == "raw":
+        if hiding.given:
+            raise InputError("raw features are not hidden: leave the options of defenses out")
+        return found or _extracted(images, out / RAW, hiding)
+    method = make_defense(hiding.defense or "lifting", hiding.options, hiding.database, hiding.digest)
+    sources = find_sources([images], hiding.kind, hiding.max_features)
+    releases = Releases(method, Released(apart=hiding.apart), None)
+    work = release_all(sources, PrivateFile(sources, out / PRIVATE), releases, resume=True, overwrite=False)
+    _check_any(work)
+    return open_collection(out / PRIVATE, hiding.kind)
+
+
+def has_features(path: Path) -> bool:
+    """Whether `path` holds features of images rather than images."""
+    if path.is_dir():
+        return next(path.rglob("*.veil"), None) is not None
+    return path.suffix.lower() in (*HDF5, ".db", ".veil")
+
+
+def _extracted(images: Path, file: Path, hiding: Hiding) -> "Collection":
+    from featveil.formats.collections import open_collection
+
+    named, kind = named_images([images]), hiding.kind or "sift"
+    most = hiding.max_features or FEATURES_OF_IMAGE
+    work = Work(lambda path: extracted(path, kind, most), len(named))
+    with progress("extracting") as report:
+        work.report = report
+        extract_to_hloc(named, file, kind, work, overwrite=False)
+    _check_any(work)
+    return open_collection(file, hiding.kind)
+
+
+def _check_any(work: Work[Any]) -> None:
+    if not work.written and not work.skipped:
+        raise InputError(f"none of the {work.total} images could be used: see the lines above")

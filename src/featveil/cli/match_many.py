@@ -1,0 +1,197 @@
+"""featveil match with features of many images: pairs of them -> hloc's matches.h5, or a COLMAP database."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from featveil.cli.console import complain, number, progress, show
+from featveil.cli.extract import HDF5
+from featveil.core.errors import InputError
+from featveil.core.files import check_folder
+
+if TYPE_CHECKING:
+    from featveil.core import Matches
+    from featveil.formats.collections import Collection
+
+Pair = tuple[str, str]
+Found = tuple[Pair, int, "Matches"]
+
+_BATCH = 100  # pairs that are lost when the machine stops; a matches file is copied for each batch, so they grow
+
+
+@dataclass(frozen=True)
+class Many:
+    """How pairs are matched: tests of points and subspaces, codebook and rule of words, kind of unnamed descriptors."""
+
+    tests: dict[str, Any]
+    codebook: Path | None
+    rule: str
+    kind: str | None
+    overwrite: bool
+
+    def options(self) -> Any:
+        """As `match_pairs` takes them."""
+        from featveil.databases import load_database
+
+        book = None if self.codebook is None else load_database(self.codebook)
+        return {**self.tests, "codebook": book, "rule": self.rule}
+
+
+def has_many(path: Path) -> bool:
+    """Whether `path` may hold features of several images."""
+    return path.suffix.lower() in (*HDF5, ".db") or path.is_dir()
+
+
+def match_many(a: Path, b: Path, pairs: Path | None, out: Path | None, how: Many, json: bool) -> None:
+    """Match the pairs of images and add them to `out`; those that are there are kept unless they are to be replaced."""
+    from featveil.formats.collections import open_collection
+
+    if out is None or out.suffix.lower() not in (*HDF5, ".db"):
+        raise InputError("matches of many images go to one file: name it with --out, .h5 for hloc or .db for COLMAP")
+    check_folder(out.parent)
+    if out.resolve() in {path.resolve() for path in (a, b, pairs) if path is not None}:
+        raise InputError(f"{out} is an input: choose another output")
+    first = open_collection(a, how.kind)
+    second = first if b.resolve() == a.resolve() else open_collection(b, how.kind)
+    wanted = _wanted(first, second, pairs)
+    target: _Target = _Database(out, first, second) if out.suffix.lower() == ".db" else _MatchesFile(out)
+    left = wanted if how.overwrite else target.missing(wanted)
+    counts = _Counts(len(wanted), len(wanted) - len(left))
+    with progress("matching") as report:
+        target.write(_found(left, first, second, how, counts, report))
+    _finish(counts, target, out, json)
+
+
+@dataclass
+class _Counts:
+    pairs: int
+    skipped: int
+    matches: int = 0
+    empty: int = 0
+
+    @property
+    def done(self) -> int:
+        return self.pairs - self.skipped
+
+
+def _found(
+    left: list[Pair],
+    first: "Collection",
+    second: "Collection",
+    how: Many,
+    counts: _Counts,
+    report: Callable[[int, int], None],
+) -> Iterator[Found]:
+    from featveil.matching import Kept, match
+
+    kept, options = Kept(), how.options()
+    read_first, read_second = first.read, second.read
+    for done, pair in enumerate(left, start=1):
+        one, two = kept.read(read_first, pair[0]), kept.read(read_second, pair[1])
+        found = match(one, two, **options)
+        counts.matches += len(found)
+        counts.empty += len(found) == 0
+        yield pair, len(one), found
+        report(counts.skipped + done, counts.pairs)
+
+
+def _wanted(first: "Collection", second: "Collection", path: Path | None) -> list[Pair]:
+    """Pairs of an image of `first` and one of `second`; a pair in the other order is turned round."""
+    from featveil.formats.pairs import read_pairs
+
+    if path is None:
+        listed = [(one, two) for one in first.names for two in second.names]
+        return [pair for pair in listed if pair[0] < pair[1]] if first is second else listed
+    ours, theirs = set(first.names), set(second.names)
+    wanted = []
+    for one, two in read_pairs(path):
+        if one in ours and two in theirs:
+            wanted.append((one, two))
+        elif two in ours and one in theirs:
+            wanted.append((two, one))
+        else:
+            known = ours | theirs
+            name = next((name for name in (one, two) if name not in known), one)
+            place = f"{first.path} or {second.path}" if first is not second else str(first.path)
+            why = "which is not in" if name not in known else "which is on one side only of"
+            raise InputError(f"{path} names image {name!r}, {why} {place}: names must be the same in all files")
+    if not wanted:
+        raise InputError(f"{path} names no pairs")
+    both = {one for one, _ in wanted} & {two for _, two in wanted}
+    if both and first is not second:
+        raise InputError(f"image {min(both)!r} is used from both {first.path} and {second.path}: match them apart")
+    return wanted
+
+
+class _MatchesFile:
+    """hloc's file, in which a feature has one match at most."""
+
+    def __init__(self, out: Path) -> None:
+        self.out, self.dropped, self.kept = out, 0, 0
+
+    def missing(self, wanted: list[Pair]) -> list[Pair]:
+        """The pairs that the file lacks, in either order."""
+        from featveil.formats.hloc_matches import check_names, escaped, pairs_in
+
+        check_names({name for pair in wanted for name in pair})
+        there = pairs_in(self.out) if self.out.exists() else set()
+        self.kept = len(there)
+        return [pair for pair in wanted if not {pair_of(pair, escaped), pair_of(pair[::-1], escaped)} & there]
+
+    def write(self, found: Iterator[Found]) -> None:
+        """Batch by batch."""
+        from featveil.formats.hloc_matches import write
+
+        while batch := list(islice(found, max(_BATCH, self.kept))):
+            self.dropped += write(self.out, batch)
+            self.kept += len(batch)
+
+
+class _Database:
+    """A COLMAP database, in which a feature may have many matches."""
+
+    dropped = 0
+
+    def __init__(self, out: Path, first: "Collection", second: "Collection") -> None:
+        self.out, self.first, self.second = out, first, second
+
+    def missing(self, wanted: list[Pair]) -> list[Pair]:
+        """The pairs that have no matches there yet."""
+        from featveil.geometry.database import matched_pairs
+
+        there = matched_pairs(self.out) if self.out.exists() else set()
+        return [pair for pair in wanted if pair not in there]
+
+    def write(self, found: Iterator[Found]) -> None:
+        """Batch by batch; images that are not there are added with their keypoints, never with descriptors."""
+        from featveil.geometry.database import write_matches
+
+        while batch := list(islice(found, _BATCH)):
+            sides = {pair[0]: self.first.read(pair[0]) for pair, _, _ in batch}
+            sides |= {pair[1]: self.second.read(pair[1]) for pair, _, _ in batch if pair[1] not in sides}
+            write_matches(self.out, sides, [(pair, matches) for pair, _, matches in batch])
+
+
+_Target = _MatchesFile | _Database
+
+
+def pair_of(pair: Pair, name: Callable[[str], str]) -> Pair:
+    """The pair by other names."""
+    return name(pair[0]), name(pair[1])
+
+
+def _finish(counts: _Counts, target: _Target, out: Path, json: bool) -> None:
+    if target.dropped:
+        complain(
+            "warning",
+            f"{number(target.dropped)} of {number(counts.matches)} candidates do not fit hloc's file, which has one"
+            " match a feature: word sets need many; use a COLMAP .db, or featveil localize",
+        )
+    result = {"out": str(out), "pairs": counts.done, "skipped": counts.skipped, "matches": counts.matches}
+    result |= {"without_matches": counts.empty, "dropped": target.dropped}
+    text = f"{number(counts.matches)} matches of {number(counts.done)} pairs written to {out}"
+    text += f", {number(counts.skipped)} pairs there already and kept" if counts.skipped else ""
+    text += f", {number(counts.empty)} pairs without a match" if counts.empty else ""
+    show(result, json, text)
