@@ -303,6 +303,13 @@ def test_matches_that_cannot_be(path: Path, pair: Pair, found: Matches, message:
     assert content(path) == before
 
 
+def test_matches_of_an_image_that_has_no_keypoints_yet(path: Path) -> None:
+    three_images(path)
+    edit(path, "DELETE FROM keypoints WHERE image_id = 2")
+    with pytest.raises(InputError, match="image 'b' does not have: it has 0"):
+        add_matches(path, [(("a", "b"), match((0, 0)))])
+
+
 def test_matches_of_features_that_are_not_given(path: Path) -> None:
     three_images(path)
     with pytest.raises(InputError, match="no image 'c' in the features"):
