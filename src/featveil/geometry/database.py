@@ -65,7 +65,8 @@ def camera_from_exif(path: Path) -> Camera | None:
 def write_images(path: str | Path, images: Mapping[str, MapImage]) -> None:
     """Add images with their keypoints to the database at `path`, which is made when missing; all or none.
 
-    Equal known cameras among them are shared. An image of that name must not be there. Raises InputError and FormatError.
+    Equal known cameras among them are shared. An image of that name must not be there. Raises InputError and
+    FormatError.
     """
     with _transaction(path) as connection:
         if taken := sorted(images.keys() & _identities(connection).keys()):
