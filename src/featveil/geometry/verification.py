@@ -32,8 +32,8 @@ class Verification:
             raise InputError("iterations are 1 to 10,000,000, and the largest error is above 0")
 
 
-# Of word sets, whose candidates are chosen by their neighbours. Wrong ones run along with each other, too: between images
-# of different places 11 to 72 of them agreed, up to 18 % where there were more than a hundred.
+# Of word sets, whose candidates are chosen by their neighbours. Wrong ones run along with each other, too: between
+# images of different places 11 to 72 of them agreed, up to 18 % where there were more than a hundred.
 OF_CANDIDATES = Verification(min_inliers=40, min_inlier_ratio=0.2, iterations=30_000)
 
 
