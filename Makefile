@@ -4,7 +4,7 @@ BIN := .venv/bin
 
 .PHONY: demo test check format bench clean
 
-demo: .venv/.base  ## match two pictures, raw and private, and write a page to look at
+demo: .venv/.demo  ## match two pictures, build a map, attack what was sent, and write a page to look at
 	$(BIN)/featveil demo --out featveil-demo
 
 test: .venv/.dev  ## the tests
@@ -33,8 +33,8 @@ clean:  ## remove everything that make created
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
 
-.venv/.base: .venv/bin/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+.venv/.demo: .venv/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[attacks,colmap]"
 	touch $@
 
 .venv/.dev: .venv/bin/python pyproject.toml

@@ -8,6 +8,7 @@ import pytest
 
 import featveil as fv
 from featveil.cli import demo as command
+from featveil.tasks.demo_map import MappedRoom, map_room
 
 
 @pytest.fixture(autouse=True)
@@ -15,6 +16,11 @@ def fewer_features(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "_FEATURES", 300)
     monkeypatch.setattr(command, "_DIMENSIONS", (4,))
     monkeypatch.setattr("featveil.tasks.demo._SAMPLE", 20)
+    monkeypatch.setattr("featveil.tasks.demo_map.map_room", without_pycolmap)
+
+
+def without_pycolmap() -> list[MappedRoom]:
+    raise fv.MissingExtraError("pycolmap", "colmap")
 
 
 def test_page_and_release(run: Any, tmp_path: Path) -> None:
@@ -39,6 +45,30 @@ def test_page_and_release(run: Any, tmp_path: Path) -> None:
     assert isinstance(private, fv.PrivateFeatures)
     assert private.keypoints is not None and private.keypoints.scale is None
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["index.html", "query.veil"]
+
+
+def test_the_map_of_a_room(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every scheme places all views but the query, and localizes that within 1 cm and 0.2 degrees of the truth."""
+    pytest.importorskip("pycolmap")
+    monkeypatch.setattr("featveil.tasks.demo_map.map_room", map_room)
+    result = run("demo", "--out", tmp_path / "out", "--json")
+    rows = json.loads(result.stdout)["map"]
+    page = (tmp_path / "out/index.html").read_text(encoding="utf-8")
+    assert [row["scheme"].split(",")[0] for row in rows] == ["raw", "subspaces of dimension 2", "words"]
+    for row in rows:
+        degrees, metres = row["query_errors"]
+        assert row["registered"] == row["images"] == 9
+        assert degrees < 0.2 and metres < 0.01
+        assert f"<td>{row['points']:,}</td>" in page
+    assert rows[0]["points"] > rows[1]["points"] > rows[2]["points"] > 100
+    assert [row["image_epsilon"] for row in rows] == [None, None, 8000]
+    assert "needs pycolmap" not in page and "(8,000 for the image)" in page
+
+
+def test_without_pycolmap_the_page_says_what_is_missing(run: Any, tmp_path: Path) -> None:
+    result = run("demo", "--out", tmp_path / "out", "--json")
+    assert json.loads(result.stdout)["map"] is None
+    assert "install the extra <code>colmap</code>" in (tmp_path / "out/index.html").read_text(encoding="utf-8")
 
 
 def test_a_redraw_is_owned_up_to(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,7 +30,7 @@ def run() -> Run:
     attacks = [LeakRow("data<base", "looks it up", Leakage(100, 0.4, 0.3, 0.41, 0.62, 0.07, 2, 1))]
     sizes = (3_082_264, 640_000)
     pictures = (picture,) * 6
-    return Run(*pictures, Count(100, 90), rows, 4, words, attacks, private, *sizes, 12.3)
+    return Run(*pictures, Count(100, 90), rows, 4, words, attacks, None, private, *sizes, 12.3)
 
 
 class Page(HTMLParser):

@@ -17,6 +17,7 @@ from featveil.core.files import check_folder, make_folder, replacing
 if TYPE_CHECKING:
     from featveil.core import Features, PrivateFeatures
     from featveil.reports.page import Count, Row, Run, Words
+    from featveil.reports.page_map import MapPart
     from featveil.reports.pictures import Panel, Picture
 
 _DIMENSIONS = (2, 4, 8)
@@ -96,7 +97,7 @@ def _run(images: tuple[Path, Path], report: Callable[[int, int], None]) -> "tupl
         for features, picture in zip((query, reference), pictures, strict=True)
     ]
     raw = _compare(raw_sides[0], raw_sides[1])
-    steps = 2 + len(_DIMENSIONS)
+    steps = 3 + len(_DIMENSIONS)
     report(1, steps)
     rows, shown = [], {}
     for done, dimension in enumerate(_DIMENSIONS):
@@ -104,6 +105,8 @@ def _run(images: tuple[Path, Path], report: Callable[[int, int], None]) -> "tupl
         rows.append(row)
         report(2 + done, steps)
     private, one_picture, both_picture = shown[_SHOWN]
+    mapped = _map()
+    report(3 + len(rows), steps)
     run = Run(
         query=pictures[0],
         reference=pictures[1],
@@ -116,6 +119,7 @@ def _run(images: tuple[Path, Path], report: Callable[[int, int], None]) -> "tupl
         shown=_SHOWN,
         words=_words(query, raw_sides[1]),
         attacks=[LeakRow(name, ATTACKS[name].summary, found) for name, found in attack_release(private, query).items()],
+        map=mapped,
         release=private,
         file_bytes=len(encode(private)),
         raw_bytes=len(encode(query)),
@@ -162,6 +166,35 @@ def _words(query: "Features", seen: _Side) -> "Words":
     shown = _EPSILON_SHOWN
     size = len(builtin(query.kind))
     return Words(_SUBSET_SIZE, size, list(rows.values()), rows[shown], pictures[shown], sizes[shown])
+
+
+def _map() -> "MapPart | None":
+    """The rendered room mapped from raw and private features; None without pycolmap."""
+    from featveil.core import MissingExtraError
+    from featveil.datasets import render_scene
+    from featveil.reports import draw_models
+    from featveil.reports.page_map import MapPart, MapRow
+    from featveil.tasks.demo_map import SIZE, VIEWS, map_room
+
+    try:
+        rooms = map_room()
+    except MissingExtraError:
+        return None
+    rows = [
+        MapRow(
+            room.scheme,
+            len(room.model.views),
+            room.images,
+            len(room.model.points),
+            room.model.mean_track_length,
+            room.model.mean_error,
+            room.query_errors,
+            room.image_epsilon,
+        )
+        for room in rooms
+    ]
+    view = next(iter(render_scene(VIEWS, SIZE).images.values()))
+    return MapPart(rows, draw_models({room.scheme: room.model for room in rooms}), view)
 
 
 def _hidden(private: "PrivateFeatures") -> _Side:
@@ -212,6 +245,7 @@ def _facts(run: "Run", out: Path) -> dict[str, Any]:
             for row in run.words.rows
         ],
         "attacks": [{"attack": row.attack, **vars(row.leakage)} for row in run.attacks],
+        "map": None if run.map is None else [vars(row) for row in run.map.rows],
     }
 
 
@@ -232,5 +266,9 @@ def _text(run: "Run", out: Path) -> str:
         f"attack {row.attack:<14} {100 * found.below_near:.0f} % of guesses near, {100 * found.exact:.0f} % exact"
         for row in run.attacks
         for found in (row.leakage,)
+    ]
+    lines += [
+        f"map of {row.scheme}: {row.registered} of {row.images} images, {row.points:,} points"
+        for row in (run.map.rows if run.map else ())
     ]
     return "\n".join([*lines, f"Open {(out / 'index.html').resolve()}"])

@@ -10,6 +10,7 @@ from string import Template
 from featveil.core import PrivateFeatures
 from featveil.core.descriptors import as_flats
 from featveil.metrics import CLOSE, NEAR, Leakage
+from featveil.reports import page_map
 from featveil.reports.pictures import Picture, encoded
 
 _LAYOUT = Path(__file__).with_name("page.html")
@@ -79,6 +80,7 @@ class Run:
     shown: int  # dimension of the pictures
     words: Words
     attacks: Sequence[LeakRow]
+    map: page_map.MapPart | None  # None without pycolmap
     release: PrivateFeatures
     file_bytes: int
     raw_bytes: int
@@ -108,12 +110,19 @@ def render(run: Run) -> str:
         "leak_headline": _leak_headline(run.attacks),
     }
     values |= _word_values(run.words, run.raw)
+    values["map"] = page_map.MISSING if run.map is None else _map_section(run.map)
     for name, count in counts.items():
         values |= {f"{name}_matches": f"{count.matches:,}", f"{name}_inliers": f"{count.inliers:,}"}
         values[f"{name}_share"] = _share(count.inliers, run.raw.inliers)
     for name in ("query", "reference", "positions", "raw_matches", "one_side_matches", "both_sides_matches"):
         values[f"{name}_image"] = _embedded(getattr(run, name))
     return Template(_LAYOUT.read_text(encoding="utf-8")).substitute(values)
+
+
+def _map_section(part: page_map.MapPart) -> str:
+    return Template(page_map.LAYOUT.read_text(encoding="utf-8")).substitute(
+        view_image=_embedded(part.view), models_image=_embedded(part.models), map_rows=page_map.map_rows(part.rows)
+    )
 
 
 def _word_values(words: Words, raw: Count) -> dict[str, object]:
