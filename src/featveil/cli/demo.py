@@ -174,7 +174,7 @@ def _map() -> "MapPart | None":
     from featveil.datasets import render_scene
     from featveil.reports import draw_models
     from featveil.reports.page_map import MapPart, MapRow
-    from featveil.tasks.demo_map import SIZE, VIEWS, map_room
+    from featveil.tasks.demo_map import QUERY, SIZE, VIEWS, map_room
 
     try:
         rooms = map_room()
@@ -193,8 +193,8 @@ def _map() -> "MapPart | None":
         )
         for room in rooms
     ]
-    view = next(iter(render_scene(VIEWS, SIZE).images.values()))
-    return MapPart(rows, draw_models({room.scheme: room.model for room in rooms}), view)
+    views = list(render_scene(VIEWS, SIZE).images.values())
+    return MapPart(rows, draw_models({room.scheme: room.model for room in rooms}), views[0], views[QUERY])
 
 
 def _hidden(private: "PrivateFeatures") -> _Side:

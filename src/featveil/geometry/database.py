@@ -111,6 +111,20 @@ def add_matches(path: str | Path, matches: Iterable[tuple[Pair, Matches]]) -> No
             _replace_matches(connection, pair, identities, found.indices)
 
 
+def check_images(path: str | Path, images: Mapping[str, MapImage]) -> None:
+    """Raise InputError when one of `images`, all of which are in the database, has other keypoints or a camera there
+    that is not the same."""
+    with opened(path) as database:
+        there = {image.name: image for image in database.read_all_images()}
+        for name, image in images.items():
+            stored = database.read_camera(there[name].camera_id)
+            if from_colmap(stored) != image.camera or bool(stored.has_prior_focal_length) != image.known:
+                raise InputError(f"image {name!r} has another camera in {path}: use another folder")
+            xy = np.asarray(database.read_keypoints(there[name].image_id), np.float32)[:, :2]
+            if not np.array_equal(xy.reshape(-1, 2), image.xy):
+                raise InputError(f"image {name!r} has other keypoints in {path}: use another folder")
+
+
 def stored_images(path: str | Path) -> set[str]:
     """The names of the images in the database."""
     with opened(path) as database:

@@ -190,7 +190,7 @@ def _draw_points(canvas: Picture, points: Float64, view: View) -> None:
     order = np.flatnonzero(shown)[np.argsort(-depths[shown])]
     share = np.clip((depths[order] - nearest) / span, 0, 1)
     colors = np.stack([np.interp(share, (0, 0.5, 1), band) for band in zip(*_SHADES, strict=True)], axis=1)
-    radius = round(canvas.shape[1] / 900 * 1.3 * 2**_FRACTION_BITS)
+    radius = round(canvas.shape[1] / 900 * 1.8 * 2**_FRACTION_BITS)
     for (x, y), color in zip(_fixed(xy[order]), colors.tolist(), strict=True):
         cv2.circle(canvas, (x, y), radius, color, -1, cv2.LINE_AA, _FRACTION_BITS)
 

@@ -120,9 +120,10 @@ def render(run: Run) -> str:
 
 
 def _map_section(part: page_map.MapPart) -> str:
-    return Template(page_map.LAYOUT.read_text(encoding="utf-8")).substitute(
-        view_image=_embedded(part.view), models_image=_embedded(part.models), map_rows=page_map.map_rows(part.rows)
-    )
+    pictures = {"models": part.models, "first": part.first, "query": part.query}
+    values = {f"{name}_image": _embedded(picture) for name, picture in pictures.items()}
+    layout = Template(page_map.LAYOUT.read_text(encoding="utf-8"))
+    return layout.substitute(values, map_rows=page_map.map_rows(part.rows))
 
 
 def _word_values(words: Words, raw: Count) -> dict[str, object]:

@@ -29,11 +29,12 @@ class MapRow:
 
 @dataclass(frozen=True, eq=False)
 class MapPart:
-    """One row a scheme, raw first, a picture of all models, and one of a view of the scene. uint8 RGB."""
+    """One row a scheme, raw first; pictures of all models, of a view that was mapped and of the query. uint8 RGB."""
 
     rows: Sequence[MapRow]
     models: Picture
-    view: Picture
+    first: Picture
+    query: Picture
 
 
 def map_rows(rows: Sequence[MapRow]) -> str:
@@ -42,7 +43,7 @@ def map_rows(rows: Sequence[MapRow]) -> str:
 
 
 def _row(row: MapRow) -> str:
-    total = "" if row.image_epsilon is None else f" <span>({row.image_epsilon:,.0f} for the image)</span>"
+    total = "" if row.image_epsilon is None else f"<br><span>({row.image_epsilon:,.0f} for the image)</span>"
     numbers = (
         f"{row.registered} <span>of {row.images}</span>",
         f"{row.points:,}",

@@ -16,9 +16,8 @@ from featveil.tasks.localizing import Localizer
 from featveil.tasks.map_building import MapOptions, build
 
 VIEWS, SIZE, FEATURES = 10, (480, 360), 800
+QUERY = VIEWS // 2
 SCHEMES = {"raw": None, "subspaces of dimension 2": Lifting("sub-hybrid", 2), "words, epsilon 10, k = 4": Subset(10, 4)}
-
-_QUERY = VIEWS // 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +38,7 @@ def map_room(report: Callable[[int, int], None] = lambda done, total: None) -> l
     """The room under each of SCHEMES, raw first. Raises MissingExtraError without pycolmap."""
     scene = render_scene(VIEWS, SIZE)
     raw = {name: extract(image, max_features=FEATURES) for name, image in scene.images.items()}
-    query = sorted(raw)[_QUERY]
+    query = sorted(raw)[QUERY]
     rooms: list[MappedRoom] = []
     for scheme, defense in SCHEMES.items():
         sent: Mapping[str, Features | PrivateFeatures] = raw

@@ -17,7 +17,7 @@ from featveil.geometry.localization import (
 from featveil.geometry.models import SparseModel
 from featveil.matching import Kept, MatchOptions, as_words, match
 from featveil.matching.features import find_codebook
-from featveil.tasks.map_building import supported
+from featveil.tasks.map_building import has_words, supported
 
 AnyFeatures = Features | PrivateFeatures
 Read = Callable[[str], AnyFeatures]
@@ -50,9 +50,10 @@ class Localizer:
         With too few matches there is none, and a reason. Raises InputError when query and map cannot be compared, an
         image is not in the map, or its features are others than the model was made of.
         """
-        words = isinstance(query.descriptors, WordSets)
+        found = self.correspondences(query, images)
+        words = has_words(query, *(self._features(query, name) for name in images[:1]))
         estimate = estimate_beyond_chance if words else estimate_pose
-        return estimate(self.correspondences(query, images), camera, known, self.options.search)
+        return estimate(found, camera, known, self.options.search)
 
     def correspondences(self, query: AnyFeatures, images: Sequence[str]) -> Correspondences:
         """Which points of the map the keypoints of `query` may show, by its matches with `images`."""
@@ -62,15 +63,17 @@ class Localizer:
         for name in images:
             if name not in self.model.views:
                 raise InputError(f"image {name!r} is not in the map")
-            features = self._kept.read(self._words if self._in_words(query) else self._read, name)
+            features = self._features(query, name)
             found.append((self._matches(query, features), self._points(name, features)))
         return correspond(query.keypoints.xy, found, self.model.points)
 
+    def _features(self, query: AnyFeatures, name: str) -> AnyFeatures:
+        """What `query` is matched with of an image of the map."""
+        return self._kept.read(self._words if self._in_words(query) else self._read, name)
+
     def _matches(self, query: AnyFeatures, features: AnyFeatures) -> Matches:
         matches = match(query, features, **self.options.matching)
-        if not self.options.neighbours or not isinstance(query.descriptors, WordSets):
-            return matches
-        return supported(matches, query, features)
+        return supported(matches, query, features) if self.options.neighbours else matches
 
     def _in_words(self, query: AnyFeatures) -> bool:
         """Whether raw features of the map are better named by their words once, for all queries."""

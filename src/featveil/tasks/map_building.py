@@ -8,17 +8,25 @@ Word sets give every feature many candidates: of these, verification gets the on
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations, islice
+from itertools import combinations
 from pathlib import Path
 
 from featveil.core import Camera, Features, InputError, Matches, PrivateFeatures, WordSets
 from featveil.core.files import make_folder
-from featveil.geometry.database import Pair, add_matches, map_image, matched_pairs, stored_images, write_images
+from featveil.geometry.database import (
+    Pair,
+    add_matches,
+    check_images,
+    map_image,
+    matched_pairs,
+    stored_images,
+    write_images,
+)
 from featveil.geometry.mapping import Mapping3D, build_map
 from featveil.geometry.models import SparseModel
 from featveil.geometry.neighbours import well_supported
 from featveil.geometry.verification import OF_CANDIDATES, Verification, Verified, verify
-from featveil.matching import MatchOptions, match_pairs
+from featveil.matching import Kept, MatchOptions, match
 
 DATABASE = "database.db"
 
@@ -104,35 +112,45 @@ def _write_keypoints(database: Path, names: Sequence[str], read: Read, cameras: 
     there = stored_images(database) if database.exists() else set()
     if strange := sorted(there - set(names)):
         raise InputError(f"{database} has image {strange[0]!r}, which is none of these: use another folder")
-    write_images(
-        database, {name: map_image(read(name), cameras.get(name), name) for name in names if name not in there}
-    )
-    return isinstance(read(names[0]).descriptors, WordSets)
+    images = {name: map_image(read(name), cameras.get(name), name) for name in names}
+    if there:
+        check_images(database, {name: images[name] for name in names if name in there})
+    write_images(database, {name: image for name, image in images.items() if name not in there})
+    return has_words(read(names[0]))
 
 
 def _match(database: Path, pairs: Sequence[Pair], read: Read, options: MatchOptions, report: Report) -> None:
     there = matched_pairs(database)
     left = [pair for pair in pairs if pair not in there]
-    report("matching", len(pairs) - len(left), len(pairs))
-    found = _found(left, read, options, lambda done: report("matching", len(pairs) - len(left) + done, len(pairs)))
-    while batch := list(islice(found, _BATCH)):
+    done = len(pairs) - len(left)
+    report("matching", done, len(pairs))
+    batch: list[tuple[Pair, Matches]] = []
+    try:
+        for done, found in enumerate(_found(left, read, options), start=done + 1):
+            batch.append(found)
+            if len(batch) == _BATCH:
+                add_matches(database, batch)
+                batch = []
+            report("matching", done, len(pairs))
+    finally:  # whatever ends it, what was matched is kept
         add_matches(database, batch)
 
 
-def _found(
-    pairs: Sequence[Pair], read: Read, options: MatchOptions, count: Callable[[int], None]
-) -> Iterator[tuple[Pair, Matches]]:
-    for number, (pair, matches) in enumerate(match_pairs(pairs, read, read, **options), start=1):
-        sides = [read(name) for name in pair]
-        if any(isinstance(side.descriptors, WordSets) for side in sides):
-            matches = supported(matches, *sides)
-        yield pair, matches
-        count(number)
+def _found(pairs: Sequence[Pair], read: Read, options: MatchOptions) -> Iterator[tuple[Pair, Matches]]:
+    kept = Kept()
+    for pair in pairs:
+        a, b = kept.read(read, pair[0]), kept.read(read, pair[1])
+        yield pair, supported(match(a, b, **options), a, b)
 
 
 def supported(matches: Matches, a: Features | PrivateFeatures, b: Features | PrivateFeatures) -> Matches:
-    """Those of the candidates of words that their neighbours support; all, without keypoints."""
-    if a.keypoints is None or b.keypoints is None:
+    """Those of the candidates of words that their neighbours support; all, without words or keypoints."""
+    if not has_words(a, b) or a.keypoints is None or b.keypoints is None:
         return matches
     kept = well_supported(a.keypoints.xy[matches.indices[:, 0]], b.keypoints.xy[matches.indices[:, 1]])
     return Matches(matches.indices[kept], matches.distances[kept])
+
+
+def has_words(*sides: Features | PrivateFeatures) -> bool:
+    """Whether any of them has word sets, and so several candidates a feature."""
+    return any(isinstance(side.descriptors, WordSets) for side in sides)
