@@ -122,11 +122,11 @@ def _write_keypoints(database: Path, names: Sequence[str], read: Read, cameras: 
 def _match(database: Path, pairs: Sequence[Pair], read: Read, options: MatchOptions, report: Report) -> None:
     there = matched_pairs(database)
     left = [pair for pair in pairs if pair not in there]
-    done = len(pairs) - len(left)
-    report("matching", done, len(pairs))
+    before = len(pairs) - len(left)
+    report("matching", before, len(pairs))
     batch: list[tuple[Pair, Matches]] = []
     try:
-        for done, found in enumerate(_found(left, read, options), start=done + 1):
+        for done, found in enumerate(_found(left, read, options), start=before + 1):
             batch.append(found)
             if len(batch) == _BATCH:
                 add_matches(database, batch)
