@@ -28,3 +28,14 @@ def room(tmp_path_factory: pytest.TempPathFactory) -> "Room":
     from rooms import map_room
 
     return map_room(tmp_path_factory.mktemp("room"))
+
+
+@pytest.fixture(scope="session")
+def strecha_room(room: "Room", tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The views of the room on disk, in the layout of a scene of Strecha's. Do not change it."""
+    from posed_scenes import write_strecha
+
+    folder = tmp_path_factory.mktemp("scenes") / "room"
+    folder.mkdir()
+    write_strecha(room.scene, folder)
+    return folder

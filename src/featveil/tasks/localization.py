@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
+from urllib.parse import quote
 
 from featveil.core import Features, InputError, PrivateFeatures
 from featveil.core.files import make_folder
@@ -138,7 +139,7 @@ class _Maps:
     def without(self, query: str, scheme: Scheme) -> SparseModel:
         """The map of all other images, whose features are sent under `scheme`."""
         if (query, scheme.name) not in self._models:
-            folder = self.folder / scheme.name / f"without-{Path(query).stem}"
+            folder = self.folder / scheme.name / f"without-{quote(query, safe='')}"
             if not (folder / "points3D.bin").exists():
                 poses = {name: pose for name, pose in self.scene.poses.items() if name != query}
                 triangulate(self._database(scheme), poses, folder, self._options.mapping)
