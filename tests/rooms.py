@@ -8,10 +8,15 @@ from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 
+import numpy as np
+
 from featveil.core import Features, Matches
 from featveil.core.arrays import Float32
 from featveil.datasets import RenderedScene, render_scene
+from featveil.defenses import Lifting, Subset, privatize
 from featveil.extractors import extract
+from featveil.formats import hloc, private_hloc
+from featveil.formats.poses import write_queries
 from featveil.geometry.database import MapImage, Pair, add_matches, map_image, write_images
 from featveil.geometry.mapping import Mapping3D, build_map
 from featveil.geometry.models import SparseModel
@@ -77,3 +82,26 @@ def map_room(folder: Path) -> Room:
     add_matches(database, matches.items())
     verified = verify(database, seed=0)
     return Room(scene, features, matches, database, verified, model, build_map(database, model, STEADY))
+
+
+@dataclass(frozen=True)
+class RoomFiles:
+    """The room on disk: `images`, true `cameras`, and features of each: `raw`, `lifted` (m = 2), `words` (k = 4)."""
+
+    images: Path
+    cameras: Path
+    raw: Path
+    lifted: Path
+    words: Path
+
+
+def write_files(room: Room, images: Path, folder: Path) -> RoomFiles:
+    """Write the features and cameras of a room, whose `images` are written already, to `folder`."""
+    made = RoomFiles(images, *(folder / name for name in ("cameras.txt", "raw.h5", "lifted.h5", "words.h5")))
+    write_queries(made.cameras, room.scene.cameras)
+    hloc.write_features(made.raw, room.features.items())
+    for path, defense in ((made.lifted, Lifting("sub-hybrid", 2)), (made.words, Subset(10, 4))):
+        seeds = np.random.default_rng(0).spawn(len(room.features))
+        sent = zip(room.features.items(), seeds, strict=True)
+        private_hloc.write(path, ((name, privatize(found, defense, rng=seed)) for (name, found), seed in sent))
+    return made

@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import cv2
 import numpy as np
@@ -11,6 +11,9 @@ import pytest
 from typer.testing import CliRunner
 
 from featveil.cli import app
+
+if TYPE_CHECKING:
+    from rooms import Room, RoomFiles
 
 Run = Callable[..., Any]
 
@@ -66,3 +69,11 @@ def empty(tmp_path: Path) -> Path:
     """An image without any feature."""
     cv2.imwrite(str(tmp_path / "empty.png"), np.full((100, 100), 128, np.uint8))
     return tmp_path / "empty.png"
+
+
+@pytest.fixture(scope="session")
+def files(room: "Room", strecha_room: Path, tmp_path_factory: pytest.TempPathFactory) -> "RoomFiles":
+    """The mapped room as files that commands take, see `rooms.py`. Do not change them."""
+    from rooms import write_files
+
+    return write_files(room, strecha_room / "images", tmp_path_factory.mktemp("files"))

@@ -10,7 +10,7 @@ import pytest
 from colmap_databases import edit
 from featveil.core import FormatError, InputError, Matches, Pose
 from featveil.geometry.colmap import from_colmap, pycolmap, to_colmap
-from featveil.geometry.database import MapImage, add_matches, opened, write_images
+from featveil.geometry.database import MapImage, add_matches, map_image, opened, write_images
 from featveil.geometry.mapping import Mapping3D, build_map, register_images, triangulate
 from featveil.geometry.models import SparseModel, load_reconstruction, read_model
 from featveil.geometry.verification import verify
@@ -71,6 +71,25 @@ def test_intrinsics_are_found_along(database: Path, room: Room) -> None:
     for view in found.views.values():
         assert view.camera.parameters[0] == pytest.approx(true.parameters[0], rel=0.02)
     check_poses(found, room)
+
+
+def test_known_intrinsics_may_stay_while_others_are_found(tmp_path: Path, room: Room) -> None:
+    """Three cameras are known, rightly or not; the three others are guesses."""
+    path = tmp_path / "database.db"
+    known = room.images(room.names[:3])
+    write_images(path, known | {name: map_image(room.features[name]) for name in room.names[3:]})
+    add_matches(path, room.matches.items())
+    verify(path, seed=0)
+    found = build_map(path, tmp_path / "model", Mapping3D(refine_known=False, seed=0))
+    assert found.views.keys() == set(room.names)
+    true = room.scene.cameras[room.names[0]]
+    for name, view in found.views.items():
+        if name in known:
+            assert view.camera == true
+        else:
+            assert view.camera.parameters[0] == pytest.approx(true.parameters[0], rel=0.05)
+    refined = build_map(path, tmp_path / "model", Mapping3D(seed=0)).views
+    assert all(refined[name].camera != true for name in known)
 
 
 def test_a_seed_gives_the_same_again(database: Path, room: Room) -> None:

@@ -51,10 +51,7 @@ def extract(
 
     Example: featveil extract photos/ --out features/ --kind rootsift
     """
-    from featveil.extractors import EXTRACTORS
-
-    if kind not in EXTRACTORS:
-        raise InputError(f"unknown descriptor kind {kind!r}: use one of {', '.join(EXTRACTORS)}")
+    check_kind(kind)
     named = named_images(images)
     work = Work(lambda path: extracted(path, kind, max_features), len(named))
     with progress("extracting") as report:
@@ -64,6 +61,14 @@ def extract(
         else:
             _to_veil(named, out, kind, work, overwrite)
     finish(work, out, {"kind": kind, "features": work.features}, json)
+
+
+def check_kind(kind: str) -> None:
+    """Raise InputError for a descriptor kind that no image has."""
+    from featveil.extractors import EXTRACTORS
+
+    if kind not in EXTRACTORS:
+        raise InputError(f"unknown descriptor kind {kind!r}: use one of {', '.join(EXTRACTORS)}")
 
 
 class Work(Generic[Made]):

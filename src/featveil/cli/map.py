@@ -25,6 +25,7 @@ from featveil.core.files import make_folder, replacing
 
 if TYPE_CHECKING:
     from featveil.formats.collections import Collection
+    from featveil.geometry.models import SparseModel
     from featveil.tasks.map_building import BuiltMap, MapOptions
 
 PICTURE = "model.png"
@@ -72,10 +73,12 @@ def map_images(
     Example: featveil map photos/ --out map/ --dimension 2
     """
     from featveil.geometry.colmap import pycolmap
+    from featveil.geometry.models import read_model
     from featveil.tasks.map_building import build
 
     pycolmap()
     given = KnownCameras(cameras)
+    reference = None if beside is None else read_model(beside)
     options: dict[str, Any] = {
         "strategy": strategy,
         "dimension": dimension,
@@ -84,10 +87,11 @@ def map_images(
     }
     options |= {"confounders": confounders, "pool": pool}
     matching = {"ratio": ratio, "on_sphere": on_sphere, "rule": rule}
-    make_folder(out)
-    _check_settings(out, {"images": str(images.resolve()), "kind": kind, "max_features": max_features, **matching})
+    _check_matching(matching)
+    settings = {"images": str(images.resolve()), "defense": defense or "lifting", "apart": apart, "kind": kind}
+    settings |= {"max_features": max_features, **matching}
     hiding = Hiding(defense, options, database, database_digest, apart, kind, max_features)
-    collection = map_features(images, out, hiding)
+    collection = map_features(images, out, hiding, lambda: _begin(out, settings))
     wanted = None if pairs is None else _pairs(pairs, collection)
     known = {name: camera for name in collection.names if (camera := given.find(name, images)) is not None}
     with progress("mapping") as bar:
@@ -97,14 +101,28 @@ def map_images(
             out,
             cameras=known,
             pairs=wanted,
-            options=_options(matching, database, collection, len(known)),
+            options=_options(matching, database, collection),
             report=lambda stage, done, total: bar(done, total),
         )
-    _finish(built, collection, _drawn(built, beside, collection, out), out, json)
+    name = "" if beside is None else beside.resolve().name
+    _finish(built, collection, _drawn(built, (name, reference), collection, out), out, json)
 
 
-def _check_settings(out: Path, settings: dict[str, Any]) -> None:
-    """Raise InputError when the folder was begun with others: what is in it would not fit. Releases tell their own."""
+def _check_matching(matching: dict[str, Any]) -> None:
+    """Raise InputError for settings that no features can be matched with."""
+    from featveil.matching import NearestMatcher
+    from featveil.matching.words import check_rule
+
+    NearestMatcher(ratio=matching["ratio"])
+    check_rule(matching["rule"])
+
+
+def _begin(out: Path, settings: dict[str, Any]) -> None:
+    """Make the folder, or raise InputError when it was begun with others: what is in it would not fit.
+
+    Releases tell their own settings, and the database its cameras.
+    """
+    make_folder(out)
     path = out / _SETTINGS
     if not path.exists():
         with replacing(path) as temporary:
@@ -130,7 +148,7 @@ def _pairs(path: Path, collection: "Collection") -> list[tuple[str, str]]:
     return found
 
 
-def _options(matching: dict[str, Any], database: Path | None, collection: "Collection", known: int) -> "MapOptions":
+def _options(matching: dict[str, Any], database: Path | None, collection: "Collection") -> "MapOptions":
     from featveil.core import WordSets
     from featveil.databases import load_database
     from featveil.geometry.mapping import Mapping3D
@@ -139,12 +157,13 @@ def _options(matching: dict[str, Any], database: Path | None, collection: "Colle
     words = isinstance(collection.read(collection.names[0]).descriptors, WordSets)
     codebook = load_database(database) if words and database is not None else None
     chosen: Any = {**matching, "codebook": codebook}
-    return MapOptions(chosen, mapping=Mapping3D(refine_intrinsics=known < len(collection.names)))
+    return MapOptions(chosen, mapping=Mapping3D(refine_known=False))
 
 
-def _drawn(built: "BuiltMap", beside: Path | None, collection: "Collection", out: Path) -> Path | None:
-    """Draw the model, and the one `beside` it, from one view; None when it has no points."""
-    from featveil.geometry.models import read_model
+def _drawn(
+    built: "BuiltMap", beside: "tuple[str, SparseModel | None]", collection: "Collection", out: Path
+) -> Path | None:
+    """Draw the model, and the one `beside` it by name, from one view; None when it has no points."""
     from featveil.reports import draw_models
     from featveil.reports.pictures import write_picture
 
@@ -152,8 +171,9 @@ def _drawn(built: "BuiltMap", beside: Path | None, collection: "Collection", out
         return None
     name = "private" if collection.private else "raw"
     models = {name: built.model}
-    if beside is not None:
-        models = {beside.resolve().name if beside.resolve().name != name else "beside": read_model(beside), **models}
+    called, reference = beside
+    if reference is not None:
+        models = {called if called != name else "beside": reference, **models}
     write_picture(draw_models(models), out / PICTURE)
     return out / PICTURE
 

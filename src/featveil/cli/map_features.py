@@ -1,11 +1,12 @@
 """What `featveil map` makes a map of: private features as they are, a release of raw ones, or these themselves."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from featveil.cli.console import progress
-from featveil.cli.extract import HDF5, Work, extract_to_hloc, extracted, named_images
+from featveil.cli.extract import HDF5, Work, check_kind, extract_to_hloc, extracted, named_images
 from featveil.cli.methods import make_defense
 from featveil.cli.outputs import PrivateFile
 from featveil.cli.privatize import release_all
@@ -37,22 +38,30 @@ class Hiding:
         return self.apart or any(value is not None for value in (*self.options.values(), self.digest))
 
 
-def map_features(images: Path, out: Path, hiding: Hiding) -> "Collection":
-    """The features at `images`, hidden; those that are made here go to a file in `out`, each image once."""
+def map_features(images: Path, out: Path, hiding: Hiding, begin: Callable[[], None]) -> "Collection":
+    """The features at `images`, hidden; those that are made here go to a file in `out`, each image once.
+
+    `begin` is called before anything is written, when `images` and `hiding` go together.
+    """
     from featveil.formats.collections import open_collection
 
     found = open_collection(images, hiding.kind) if has_features(images) else None
+    if found is not None:
+        found.read(found.names[0])  # raises when they are of another kind
+    elif hiding.kind is not None:
+        check_kind(hiding.kind)
     if found is not None and found.private:
         if hiding.defense is not None or hiding.given:
             raise InputError(f"{images} is private already: leave --defense and its options out")
-        return found
+        return _as_it_is(found, hiding, begin)
     if hiding.defense == "raw":
         if hiding.given:
             raise InputError("raw features are not hidden: leave the options of defenses out")
-        return found or _extracted(images, out / RAW, hiding)
+        return _extracted(images, out / RAW, hiding, begin) if found is None else _as_it_is(found, hiding, begin)
     method = make_defense(hiding.defense or "lifting", hiding.options, hiding.database, hiding.digest)
     sources = find_sources([images], hiding.kind, hiding.max_features)
     releases = Releases(method, Released(apart=hiding.apart), None)
+    begin()
     work = release_all(sources, PrivateFile(sources, out / PRIVATE), releases, resume=True, overwrite=False)
     _check_any(work)
     return open_collection(out / PRIVATE, hiding.kind)
@@ -65,12 +74,20 @@ def has_features(path: Path) -> bool:
     return path.suffix.lower() in (*HDF5, ".db", ".veil")
 
 
-def _extracted(images: Path, file: Path, hiding: Hiding) -> "Collection":
+def _as_it_is(found: "Collection", hiding: Hiding, begin: Callable[[], None]) -> "Collection":
+    if hiding.max_features is not None:
+        raise InputError(f"the features in {found.path} are used as they are: leave --max-features out")
+    begin()
+    return found
+
+
+def _extracted(images: Path, file: Path, hiding: Hiding, begin: Callable[[], None]) -> "Collection":
     from featveil.formats.collections import open_collection
 
     named, kind = named_images([images]), hiding.kind or "sift"
     most = hiding.max_features or FEATURES_OF_IMAGE
     work = Work(lambda path: extracted(path, kind, most), len(named))
+    begin()
     with progress("extracting") as report:
         work.report = report
         extract_to_hloc(named, file, kind, work, overwrite=False)

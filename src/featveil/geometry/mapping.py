@@ -18,7 +18,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Mapping3D:
-    """How COLMAP maps: fewest images of a model, whether intrinsics may change, and a seed for studies.
+    """How COLMAP maps: fewest images of a model, whether intrinsics may change, known ones too, and a seed.
 
     With a seed one thread is used, so that a study can be repeated. Points that only two images see are kept when two
     images are enough for a model.
@@ -26,6 +26,7 @@ class Mapping3D:
 
     min_images: int = 3
     refine_intrinsics: bool = True
+    refine_known: bool = True
     seed: int | None = None
 
     def __post_init__(self) -> None:
@@ -55,8 +56,12 @@ def build_map(
     Empty, and nothing written, when too few images could be put together. `report` gets the images (done, total) that
     the model at hand has. Raises InputError and FormatError.
     """
+    options = how.options()
     with opened(database) as stored:
         total = int(stored.num_images())
+        if not how.refine_known:
+            cameras = stored.read_all_cameras()
+            options.constant_cameras = {camera.camera_id for camera in cameras if camera.has_prior_focal_length}
     done = 0
 
     def begin() -> None:
@@ -74,7 +79,7 @@ def build_map(
             database,
             images,
             models,
-            options=how.options(),
+            options=options,
             initial_image_pair_callback=begin,
             next_image_callback=advance,
         )
