@@ -8,7 +8,7 @@ import typer
 
 from featveil.cli.cameras import CamerasFile, KnownCameras
 from featveil.cli.console import Json, complain, progress, show, table
-from featveil.cli.extract import MaxFeatures, read_features
+from featveil.cli.extract import MaxFeatures
 from featveil.cli.map_features import PRIVATE, RAW, has_features
 from featveil.core.errors import InputError
 from featveil.core.files import check_folder
@@ -76,13 +76,15 @@ def localize(
     from featveil.geometry.models import read_model
     from featveil.tasks.localizing import LocalizeOptions, Localizer
 
-    check_folder(out.parent)
+    counts = out.with_name(f"{out.stem}_inliers.txt")
+    _check_outputs((out, counts), [path for path in (pairs, cameras, *_model_texts(model)) if path])
     given = KnownCameras(cameras)
     sparse = read_model(model)
     stored = _map_features(model, features, kind)
     asked = _queries(queries, stored, kind, max_features)
     chosen = _images(asked, sparse, stored, pairs)
-    search = PoseSearch(iterations or _iterations(asked), max_error, min_inliers)
+    most = _iterations(asked, stored) if iterations is None else iterations
+    search = PoseSearch(most, max_error, min_inliers)
     options = LocalizeOptions(_matching(codebook, rule, ratio, on_sphere), search, neighbours)
     localizer = Localizer(sparse, stored.read, options)
     found: dict[str, Localized] = {}
@@ -90,7 +92,7 @@ def localize(
         for query in asked:
             found[query.name] = query.locate(localizer, given, chosen[query.name])
             report(len(found), len(asked))
-    _write(out, found)
+    _write(out, counts, found)
     _finish(out, found, json)
 
 
@@ -106,9 +108,11 @@ class _Query:
 
     def read(self) -> "Features | PrivateFeatures":
         """Its features; those of an image are of the kind of the map."""
+        from featveil.extractors import extract as extract_features
+
         if self.collection is not None:
             return self.collection.read(self.name)
-        return read_features(self.path, self.kind, self.max_features)
+        return extract_features(self.path, self.kind, self.max_features)
 
     def locate(self, localizer: "Localizer", given: KnownCameras, images: list[str]) -> "Localized":
         """Its pose, or why there is none."""
@@ -117,6 +121,8 @@ class _Query:
         features = self.read()
         if not images:
             return Localized(None, 0, 0, "no image of the map is paired with it")
+        if len(features) == 0:
+            return Localized(None, 0, 0, "it has no features")
         camera, known = self._camera(given, features)
         return localizer.locate(features, camera, known, images)
 
@@ -127,6 +133,21 @@ class _Query:
         if camera is None and features.image_size is None:
             raise InputError(f"neither size nor camera of {self.name!r} is known: name its intrinsics with --cameras")
         return (camera, True) if camera is not None else (guess_camera(features.image_size or (0, 0)), False)
+
+
+def _check_outputs(outputs: tuple[Path, ...], inputs: list[Path]) -> None:
+    """Raise InputError, before any work, when an output cannot be written or would replace an input."""
+    given = {path.resolve() for path in inputs}
+    for path in outputs:
+        check_folder(path.parent)
+        if path.suffix.lower() != ".txt" or path.is_dir():
+            raise InputError(f"poses are one text file: name a .txt file instead of {path}")
+        if path.resolve() in given:
+            raise InputError(f"{path} is an input: choose another output")
+
+
+def _model_texts(model: Path) -> list[Path]:
+    return [model / f"{name}.txt" for name in ("cameras", "frames", "images", "points3D", "rigs")]
 
 
 def _map_features(model: Path, features: Path | None, kind: str | None) -> "Collection":
@@ -142,6 +163,7 @@ def _map_features(model: Path, features: Path | None, kind: str | None) -> "Coll
 
 def _queries(paths: list[Path], stored: "Collection", kind: str | None, max_features: int) -> list[_Query]:
     from featveil.formats.collections import open_collection
+    from featveil.formats.lists import check_name
 
     found: dict[str, _Query] = {}
     same_kind = kind or stored.read(stored.names[0]).kind
@@ -155,6 +177,7 @@ def _queries(paths: list[Path], stored: "Collection", kind: str | None, max_feat
             named = named_images([path]).items()
             more = [_Query(name, file, None, same_kind, max_features) for name, file in named]
         for query in more:
+            check_name(query.name)
             if found.setdefault(query.name, query) is not query:
                 raise InputError(f"{found[query.name].path} and {path} both hold {query.name!r}: localize them apart")
     return list(found.values())
@@ -191,11 +214,12 @@ def _images(
     return chosen
 
 
-def _iterations(asked: list[_Query]) -> int:
-    """RANSAC stops early where most matches are right; few candidates of words are."""
-    from featveil.core import WordSets
+def _iterations(asked: list[_Query], stored: "Collection") -> int:
+    """RANSAC stops early where most matches are right; few candidates of words, on either side, are."""
+    from featveil.tasks.map_building import has_words
 
-    return 1_000_000 if isinstance(asked[0].read().descriptors, WordSets) else 10_000
+    sides = {id(side): side for side in (stored, *(query.collection for query in asked)) if side is not None}
+    return 1_000_000 if any(has_words(side.read(side.names[0])) for side in sides.values()) else 10_000
 
 
 def _matching(codebook: Path | None, rule: str, ratio: float | None, on_sphere: bool) -> Any:
@@ -205,12 +229,11 @@ def _matching(codebook: Path | None, rule: str, ratio: float | None, on_sphere: 
     return {"codebook": book, "rule": rule, "ratio": ratio, "on_sphere": on_sphere}
 
 
-def _write(out: Path, found: "dict[str, Localized]") -> None:
+def _write(out: Path, counts: Path, found: "dict[str, Localized]") -> None:
     from featveil.formats.lists import write_entries
     from featveil.formats.poses import write_poses
 
     write_poses(out, {name: one.pose for name, one in found.items() if one.pose is not None})
-    counts = out.with_name(f"{out.stem}_inliers.txt")
     entries = ((name, int(one.pose is not None), one.inliers, one.correspondences) for name, one in found.items())
     write_entries(counts, entries)
 

@@ -47,10 +47,20 @@ def bad_line(path: str | Path, number: int, expected: str) -> NoReturn:
     raise FormatError(f"line {number} of {path} is not {expected}")
 
 
+def check_name(name: str) -> None:
+    """Raise InputError when an image cannot be called that in such a file."""
+    _check_word(name)
+    if name.startswith("#"):
+        raise InputError(f"{name!r} would be read as a comment: rename the image")
+
+
+def _check_word(word: str) -> None:
+    if word.split() != [word] or not word.isprintable():
+        raise InputError(f"{word!r} does not fit a file with words between spaces: rename the image")
+
+
 def _line(words: list[str]) -> str:
-    for word in words:
-        if word.split() != [word] or not word.isprintable():
-            raise InputError(f"{word!r} does not fit a file with words between spaces: rename the image")
-    if words[0].startswith("#"):
-        raise InputError(f"{words[0]!r} would be read as a comment: rename the image")
+    check_name(words[0])
+    for word in words[1:]:
+        _check_word(word)
     return " ".join(words) + "\n"
