@@ -57,7 +57,8 @@ def match_many(a: Path, b: Path, pairs: Path | None, out: Path | None, how: Many
     second = first if b.resolve() == a.resolve() else open_collection(b, how.kind)
     wanted = _wanted(first, second, pairs)
     target: _Target = _Database(out, first, second) if out.suffix.lower() == ".db" else _MatchesFile(out)
-    left = wanted if how.overwrite else target.missing(wanted)
+    missing = target.missing(wanted)
+    left = wanted if how.overwrite else missing
     counts = _Counts(len(wanted), len(wanted) - len(left))
     with progress("matching") as report:
         target.write(_found(left, first, second, how, counts, report))
@@ -101,10 +102,13 @@ def _wanted(first: "Collection", second: "Collection", path: Path | None) -> lis
     """Pairs of an image of `first` and one of `second`; a pair in the other order is turned round."""
     from featveil.formats.pairs import read_pairs
 
+    ours, theirs = set(first.names), set(second.names)
     if path is None:
         listed = [(one, two) for one in first.names for two in second.names]
-        return [pair for pair in listed if pair[0] < pair[1]] if first is second else listed
-    ours, theirs = set(first.names), set(second.names)
+        if first is second:
+            return [pair for pair in listed if pair[0] < pair[1]]
+        _check_sides(ours & theirs, first, second)
+        return listed
     wanted = []
     for one, two in read_pairs(path):
         if one in ours and two in theirs:
@@ -119,10 +123,15 @@ def _wanted(first: "Collection", second: "Collection", path: Path | None) -> lis
             raise InputError(f"{path} names image {name!r}, {why} {place}: names must be the same in all files")
     if not wanted:
         raise InputError(f"{path} names no pairs")
-    both = {one for one, _ in wanted} & {two for _, two in wanted}
-    if both and first is not second:
-        raise InputError(f"image {min(both)!r} is used from both {first.path} and {second.path}: match them apart")
+    if first is not second:
+        _check_sides({one for one, _ in wanted} & {two for _, two in wanted}, first, second)
     return wanted
+
+
+def _check_sides(both: set[str], first: "Collection", second: "Collection") -> None:
+    """In one file an image has one set of features."""
+    if both:
+        raise InputError(f"image {min(both)!r} is used from both {first.path} and {second.path}: match them apart")
 
 
 class _MatchesFile:
