@@ -194,7 +194,9 @@ def _map() -> "MapPart | None":
         for room in rooms
     ]
     views = list(render_scene(VIEWS, SIZE).images.values())
-    return MapPart(rows, draw_models({room.scheme.partition(",")[0]: room.model for room in rooms}), views[0], views[QUERY])
+    return MapPart(
+        rows, draw_models({room.scheme.partition(",")[0]: room.model for room in rooms}), views[0], views[QUERY]
+    )
 
 
 def _hidden(private: "PrivateFeatures") -> _Side:

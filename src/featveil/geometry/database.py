@@ -18,6 +18,7 @@ from featveil.core.arrays import Float32, Integers
 from featveil.core.files import replacing
 from featveil.formats import colmap_database
 from featveil.geometry.colmap import from_colmap, pycolmap, to_colmap
+from featveil.geometry.places import in_half_precision
 
 Pair = tuple[str, str]
 
@@ -286,15 +287,15 @@ def _translations(path: Path, sides: Mapping[str, Features | PrivateFeatures]) -
 def _translation(stored: Float32, features: Features | PrivateFeatures, name: str) -> Integers:
     """For each feature the keypoint of the database at the same place; of several there, each is taken once."""
     ours = map_image(features, guess_camera((1, 1)), name).xy
-    waiting: dict[bytes, list[int]] = {}
-    for index in reversed(range(len(stored))):
-        waiting.setdefault(stored[index].tobytes(), []).append(index)
-    try:
-        return np.array([waiting[place.tobytes()].pop() for place in ours], np.int64)
-    except (KeyError, IndexError) as error:
-        raise InputError(
-            f"the keypoints of image {name!r} are not those in the database: use the features that it was made of"
-        ) from error
+    for places in (ours, in_half_precision(ours)):
+        waiting: dict[bytes, list[int]] = {}
+        for index in reversed(range(len(stored))):
+            waiting.setdefault(stored[index].tobytes(), []).append(index)
+        with suppress(KeyError, IndexError):
+            return np.array([waiting[place.tobytes()].pop() for place in places], np.int64)
+    raise InputError(
+        f"the keypoints of image {name!r} are not those in the database: use the features that it was made of"
+    )
 
 
 def _translated(found: Matches, pair: Pair, translations: Mapping[str, Integers]) -> Integers:

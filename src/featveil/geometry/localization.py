@@ -13,11 +13,12 @@ from featveil.core import Camera, InputError, Matches, Pose
 from featveil.core.arrays import Float32, Float64, Integers
 from featveil.geometry.colmap import pose_of, pycolmap, to_colmap
 from featveil.geometry.models import View
+from featveil.geometry.places import in_half_precision
 from featveil.geometry.verification import ransac_options
 
 MOST_ITERATIONS = 10_000_000
 
-_SAME_PLACE = 0.05  # pixels: files round positions, to 1/32 of a pixel at 2000 in half precision
+_SAME_PLACE = 0.05  # pixels
 _BELIEVED = 2  # times as many as by chance
 _BY_CHANCE = 10_000  # iterations; the number grows slowly with more
 _MINIMAL = 4  # three points give up to four poses, one more tells which
@@ -79,8 +80,8 @@ def points_at(view: View, xy: Float32, name: str) -> Integers:
     """
     if len(xy) == 0:
         return np.empty(0, np.int64)
-    away = cKDTree(view.xy).query(xy)[0] if len(view.xy) else np.full(len(xy), np.inf)
-    if away.max() > _SAME_PLACE:
+    stored = next((places for places in (xy, in_half_precision(xy)) if _has_all(view, places)), None)
+    if stored is None:
         raise InputError(
             f"the keypoints of image {name!r} are not those of the model: use the features that it was made of"
         )
@@ -88,10 +89,15 @@ def points_at(view: View, xy: Float32, name: str) -> Integers:
     found = np.full(len(xy), -1, np.int64)
     if len(seen):
         # Several keypoints may share a place; any point that is seen there will do.
-        distances, nearest = cKDTree(view.xy[seen]).query(xy)
+        distances, nearest = cKDTree(view.xy[seen]).query(stored)
         there = distances <= _SAME_PLACE
         found[there] = view.points[seen[nearest[there]]]
     return found
+
+
+def _has_all(view: View, xy: Float32) -> bool:
+    """Whether there is a keypoint at each of the positions."""
+    return len(view.xy) > 0 and float(cKDTree(view.xy).query(xy)[0].max()) <= _SAME_PLACE
 
 
 def correspond(xy: Float32, matches: Iterable[tuple[Matches, Integers]], points: Float64) -> Correspondences:
