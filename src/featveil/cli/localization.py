@@ -1,8 +1,9 @@
 """featveil bench localization: each image of a scene localized in a map of the others, raw and private."""
 
 from dataclasses import asdict
+from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,6 +13,7 @@ from featveil.core.files import make_folder
 
 if TYPE_CHECKING:
     from featveil.core.records import Record
+    from featveil.reports import LocalizationRow
 
 
 def localization(
@@ -73,7 +75,12 @@ def _publish(records: "list[Record]", out: Path, json: bool) -> None:
     kept = [place for place, heading in enumerate(headings) if heading in _SHOWN]
     narrow: list[tuple[object, ...]] = [tuple(line[place] for place in kept) for line in cells]
     text = table(*(headings[place].replace(", ", "\n") for place in kept), rows=narrow)
-    show({"rows": [asdict(row) for row in rows], "files": files}, json, text)
+    show({"rows": [_facts(row) for row in rows], "files": files}, json, text)
+
+
+def _facts(row: "LocalizationRow") -> dict[str, Any]:
+    """For --json, which has no infinity: a median error is None where half of the queries were not localized."""
+    return {name: None if value == inf else value for name, value in asdict(row).items()}
 
 
 _SHOWN = ("scheme", "epsilon an image", "distance", "iterations", "queries", "localized", "5 cm, 0.5 deg", "inliers")
