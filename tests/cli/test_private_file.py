@@ -247,3 +247,9 @@ def test_ctrl_c_while_the_file_is_written_leaves_the_old_one(
     monkeypatch.setattr("featveil.formats.private_hloc._copy", stop)
     assert run("privatize", colmap, "--out", out, *SOUND).exit_code == 130
     assert {path: path.read_bytes() for path in out.parent.iterdir()} == before
+
+
+def test_only_images_whose_names_fit(run: Any, refused: Any, colmap: Path, out: Path) -> None:
+    assert run("privatize", colmap, "--out", out, *SOUND, "--only", "q/*").exit_code == 0
+    assert list(releases(out)) == NAMES[3:]
+    assert "none of the 5 names fits 'x*'" in refused("privatize", colmap, "--out", out, *SOUND, "--only", "x*")

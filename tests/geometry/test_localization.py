@@ -214,3 +214,15 @@ def test_each_pair_of_keypoint_and_point_counts_once() -> None:
     assert list(zip(found.keypoints.tolist(), found.points.tolist(), strict=True)) == [(0, 1), (0, 2), (2, 0)]
     assert (found.xy == grid(3)[found.keypoints]).all() and (found.xyz == points[found.points]).all()
     assert len(correspond(grid(3), [], points)) == len(correspond(grid(3), [(matches(), np.array([1]))], points)) == 0
+
+
+def test_points_are_found_at_the_places_that_hloc_makes_of_half_precision() -> None:
+    """It adds the half pixel in half precision, where positions beyond 1024 come in steps of one pixel."""
+    xy = np.random.default_rng(5).uniform(0, 1500, (200, 2)).astype(np.float32).astype(np.float16)
+    stored = (xy + np.float16(0.5)).astype(np.float32)
+    read = xy.astype(np.float32) + np.float32(0.5)  # as featveil reads the features file
+    assert np.abs(stored - read).max() == 0.5
+    order = np.random.default_rng(6).permutation(200)
+    assert (points_at(view(stored, np.arange(200)), read[order], "a.jpg") >= 0).all()
+    with pytest.raises(InputError, match="not those of the model"):
+        points_at(view(stored, np.arange(200)), read + np.float32(0.25), "a.jpg")

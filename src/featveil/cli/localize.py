@@ -80,6 +80,8 @@ def localize(
     _check_outputs((out, counts), [path for path in (pairs, cameras, *_model_texts(model)) if path])
     given = KnownCameras(cameras)
     sparse = read_model(model)
+    if len(sparse.points) == 0:
+        raise InputError(f"the model in {model} has no points, so nothing can be localized in it: triangulate it again")
     stored = _map_features(model, features, kind)
     asked = _queries(queries, stored, kind, max_features)
     chosen = _images(asked, sparse, stored, pairs)

@@ -80,6 +80,9 @@ def privatize(
         int | None,
         typer.Option(min=1, help="Features to release, the strongest.", show_default="2048 of an image, else all"),
     ] = None,
+    only: Annotated[
+        str | None, typer.Option(help="Of many images, those whose names fit: a pattern such as 'query/*'.")
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Skip inputs that were released before.")] = False,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Release again; two releases together reveal more than one.")
@@ -98,7 +101,7 @@ def privatize(
     options |= {"confounders": confounders, "pool": pool}
     method = make_defense(defense, options, database, database_digest)
     account = _account(ledger, subject, method)
-    sources = find_sources(features, kind, max_features)
+    sources = find_sources(features, kind, max_features, only)
     releases = Releases(method, Released(keep_geometry, apart), account)
     if strict:
         _refuse_weak(releases, sources)

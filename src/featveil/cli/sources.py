@@ -1,6 +1,7 @@
 """Where the privatize command finds raw features: images, `.veil` files, hloc files, COLMAP databases."""
 
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,10 +55,13 @@ class Source:
         return features if self.max_features is None else _strongest(features, self.max_features)
 
 
-def find_sources(inputs: list[Path], kind: str | None, max_features: int | None) -> dict[str, Source]:
+def find_sources(
+    inputs: list[Path], kind: str | None, max_features: int | None, only: str | None = None
+) -> dict[str, Source]:
     """What to privatize, by name. A folder stands for its .veil files or, without any, its images.
 
-    Raises InputError when an input holds nothing or two hold one name, and PrivacyError for a private file.
+    `only` is a pattern that names must fit. Raises InputError when an input holds nothing, two hold one name or none
+    fits, and PrivacyError for a private file.
     """
     found: dict[str, Source] = {}
     for path in inputs:
@@ -65,7 +69,10 @@ def find_sources(inputs: list[Path], kind: str | None, max_features: int | None)
             source = Source(file, member, kind, max_features)
             if found.setdefault(name, source) != source:
                 raise InputError(f"{found[name].path} and {path} both hold {name!r}: use two folders")
-    return found
+    chosen = {name: source for name, source in found.items() if only is None or fnmatchcase(name, only)}
+    if not chosen:
+        raise InputError(f"none of the {len(found)} names fits {only!r}, such as {min(found)!r}")
+    return chosen
 
 
 def _found(path: Path) -> dict[str, tuple[Path, str | None]]:
