@@ -16,7 +16,7 @@ _REACH = 0.08  # how far a neighbour may be, as a share of the longer side of wh
 _ALONG = 0.2  # how far off a neighbour may lead, as a share of the reach
 _LOUD = 90  # percentile of the support that candidates get by chance, when the ends are dealt to other starts
 
-_MOST_PAIRS = 2**20  # of neighbouring candidates, if they were spread evenly: more are thinned out by a smaller reach
+_MOST_PAIRS = 2**22  # of neighbouring candidates: where there are more, as on a tiled roof, the reach is smaller
 
 
 def well_supported(xy_a: Float32, xy_b: Float32) -> NDArray[np.bool_]:
@@ -44,21 +44,23 @@ def support(xy_a: Float32, xy_b: Float32) -> Float64:
     count = len(xy_a)
     if count < 2:
         return np.zeros(count)
-    reach = min(_REACH, (2 * _MOST_PAIRS) ** 0.25 / (2 * count**0.5))
-    start, end = _scaled(xy_a, reach), _scaled(xy_b, reach)
-    pairs = cKDTree(np.concatenate([start, end], axis=1)).query_pairs(1.0, p=np.inf, output_type="ndarray")
+    start, end = _scaled(xy_a), _scaled(xy_b)
+    tree, reach = cKDTree(np.concatenate([start, end], axis=1)), _REACH
+    while tree.count_neighbors(tree, reach, p=np.inf) > 2 * _MOST_PAIRS + count:
+        reach *= 0.7
+    pairs = tree.query_pairs(reach, p=np.inf, output_type="ndarray")
     for places in (_places(xy_a), _places(xy_b)):
         pairs = pairs[places[pairs[:, 0]] != places[pairs[:, 1]]]
     one, two = pairs.T
-    off = ((end[one] - end[two]) - (start[one] - start[two])) / _ALONG
+    off = ((end[one] - end[two]) - (start[one] - start[two])) / (_ALONG * reach)
     strength = np.exp(-(off**2).sum(axis=1))
     return np.asarray(np.bincount(one, strength, count) + np.bincount(two, strength, count), np.float64)
 
 
-def _scaled(xy: Float32, reach: float) -> Float64:
-    """Positions in units of the reach."""
+def _scaled(xy: Float32) -> Float64:
+    """Positions as shares of the longer side of what they cover."""
     extent = float(np.ptp(xy, axis=0).max()) or 1.0
-    return np.asarray(xy, np.float64) / (reach * extent)
+    return np.asarray(xy, np.float64) / extent
 
 
 def _places(xy: Float32) -> Integers:
