@@ -1,6 +1,7 @@
 """Small images, and a way to run commands that checks how they fail."""
 
 import itertools
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,18 @@ def repeatable(monkeypatch: pytest.MonkeyPatch) -> None:
 def run() -> Run:
     """Run `featveil ARGUMENTS...`."""
     return lambda *arguments: CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def ran(run: Run) -> Run:
+    """Run a command that must work, and return what it prints as JSON."""
+
+    def work(*arguments: object) -> Any:
+        result = run(*arguments, "--json")
+        assert result.exit_code == 0, result.output
+        return json.loads(result.stdout)
+
+    return work
 
 
 @pytest.fixture

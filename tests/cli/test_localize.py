@@ -37,14 +37,6 @@ def queries(tmp_path: Path, files: RoomFiles) -> dict[str, Path]:
     return made
 
 
-def ran(run: Any, *arguments: object) -> dict[str, Any]:
-    """What a command that works prints."""
-    result = run("localize", *arguments, "--json")
-    assert result.exit_code == 0, result.output
-    shown: dict[str, Any] = json.loads(result.stdout)
-    return shown
-
-
 def check(out: Path, room: Room, names: Iterable[str], close: float = 0.02, degrees: float = 0.5) -> None:
     """Poses of views, against those in the map; `close` is a share of how far the outer cameras are apart."""
     apart = np.linalg.norm(room.map.poses[room.names[0]].centre - room.map.poses[room.names[-1]].centre)
@@ -62,10 +54,10 @@ def counts(out: Path) -> dict[str, list[int]]:
 
 @pytest.mark.parametrize("kind", ["raw", "lifted", "words"])
 def test_a_query_in_a_raw_map(
-    run: Any, room: Room, files: RoomFiles, queries: dict[str, Path], out: Path, kind: str
+    ran: Any, room: Room, files: RoomFiles, queries: dict[str, Path], out: Path, kind: str
 ) -> None:
     known = ("--features", files.raw, "--cameras", files.cameras)
-    shown = ran(run, queries[kind], "--model", room.model, "--out", out, *known)
+    shown = ran("localize", queries[kind], "--model", room.model, "--out", out, *known)
     check(out, room, [QUERY])
     assert shown["out"] == str(out) and shown["localized"] == 1
     (query,) = shown["queries"].values()
@@ -75,18 +67,18 @@ def test_a_query_in_a_raw_map(
 
 
 @pytest.mark.parametrize(("kind", "close"), [("lifted", 0.02), ("words", 0.05)])
-def test_all_views_in_a_private_map(run: Any, room: Room, files: RoomFiles, out: Path, kind: str, close: float) -> None:
+def test_all_views_in_a_private_map(ran: Any, room: Room, files: RoomFiles, out: Path, kind: str, close: float) -> None:
     """A file of many queries; a view is not matched with itself."""
     source = files.lifted if kind == "lifted" else files.words
     options = ("--model", room.model, "--features", source, "--out", out, "--cameras", files.cameras)
-    assert ran(run, source, *options)["localized"] == 6
+    assert ran("localize", source, *options)["localized"] == 6
     check(out, room, room.names, close, degrees=1.5)
     assert counts(out).keys() == set(room.names)
 
 
-def test_an_image_in_a_map_of_words_gets_the_care_of_words(run: Any, room: Room, files: RoomFiles, out: Path) -> None:
+def test_an_image_in_a_map_of_words_gets_the_care_of_words(ran: Any, room: Room, files: RoomFiles, out: Path) -> None:
     options = ("--model", room.model, "--features", files.words, "--cameras", files.cameras, "--max-features", 500)
-    shown = ran(run, files.images / QUERY, "--out", out, *options)
+    shown = ran("localize", files.images / QUERY, "--out", out, *options)
     assert shown["queries"][QUERY]["inliers_by_chance"] is not None
     check(out, room, [QUERY], 0.05, 1.5)
 
@@ -104,20 +96,20 @@ def test_images_and_features_beside_the_model(run: Any, room: Room, files: RoomF
 
 
 def test_pairs_say_which_images_are_tried(
-    run: Any, refused: Any, room: Room, files: RoomFiles, queries: dict[str, Path], out: Path, tmp_path: Path
+    ran: Any, refused: Any, room: Room, files: RoomFiles, queries: dict[str, Path], out: Path, tmp_path: Path
 ) -> None:
     """In either order; lines of other queries are for others."""
     pairs = tmp_path / "pairs.txt"
     command = (queries["raw"], "--model", room.model, "--features", files.raw, "--out", out, "--pairs", pairs)
     write_pairs(pairs, [(QUERY, "view01.png"), ("view03.png", QUERY), ("another.png", "view00.png")])
-    some = ran(run, *command)["queries"][QUERY]["matches"]
+    some = ran("localize", *command)["queries"][QUERY]["matches"]
     check(out, room, [QUERY], close=0.2, degrees=2)
     write_pairs(pairs, [(QUERY, "view01.png")])
-    assert 0 < ran(run, *command)["queries"][QUERY]["matches"] < some
+    assert 0 < ran("localize", *command)["queries"][QUERY]["matches"] < some
     write_pairs(pairs, [(QUERY, "nowhere.png")])
     assert "names image 'nowhere.png', which is not in" in refused("localize", *command)
     write_pairs(pairs, [("another.png", "view00.png")])
-    shown = ran(run, *command)["queries"][QUERY]
+    shown = ran("localize", *command)["queries"][QUERY]
     assert not shown["localized"] and shown["reason"] == "no image of the map is paired with it"
 
 
@@ -140,12 +132,12 @@ def test_queries_that_cannot_be_localized(
     assert read_poses(out) == {}
 
 
-def test_words_of_nowhere_have_no_pose(run: Any, room: Room, files: RoomFiles, image: Path, out: Path) -> None:
+def test_words_of_nowhere_have_no_pose(ran: Any, room: Room, files: RoomFiles, image: Path, out: Path) -> None:
     words = out.with_name("nowhere.veil")
     fv.save(fv.privatize(fv.extract(image, max_features=300), fv.Subset(epsilon=10, subset_size=4)), words)
     options = ("--model", room.model, "--features", files.raw, "--iterations", 20_000)
     for more in ((), ("--no-neighbours",)):
-        shown = ran(run, words, "--out", out, *options, *more)
+        shown = ran("localize", words, "--out", out, *options, *more)
         assert shown["localized"] == 0 and shown["queries"]["nowhere"]["reason"]
 
 

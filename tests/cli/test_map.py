@@ -16,6 +16,7 @@ from featveil.geometry.database import matched_pairs
 from featveil.geometry.models import read_model
 from featveil.matching import match
 from featveil.metrics import align_poses, pose_errors
+from interruptions import Watched
 from rooms import Room, RoomFiles
 
 MODEL = {"cameras.bin", "frames.bin", "images.bin", "points3D.bin", "rigs.bin"}
@@ -27,29 +28,13 @@ def out(tmp_path: Path) -> Path:
     return tmp_path / "map"
 
 
-def ran(run: Any, *arguments: object) -> dict[str, Any]:
-    """What a command that works prints."""
-    result = run(*arguments, "--json")
-    assert result.exit_code == 0, result.output
-    shown: dict[str, Any] = json.loads(result.stdout)
-    return shown
-
-
 def content(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
 
 def stop_at(monkeypatch: pytest.MonkeyPatch, call: int) -> None:
     """Ctrl-C when pair number `call`, from 1, is matched."""
-    made: list[int] = []
-
-    def stopped(*arguments: Any, **options: Any) -> Any:
-        made.append(1)
-        if len(made) == call:
-            raise KeyboardInterrupt
-        return match(*arguments, **options)
-
-    monkeypatch.setattr("featveil.tasks.map_building.match", stopped)
+    Watched(monkeypatch, "featveil.tasks.map_building.match", match, call)
 
 
 def check_cameras(room: Room, out: Path, metres: float, degrees: float) -> None:
@@ -61,9 +46,9 @@ def check_cameras(room: Room, out: Path, metres: float, degrees: float) -> None:
         assert moved < metres and turned < degrees
 
 
-def test_images_are_released_once_and_mapped(run: Any, room: Room, files: RoomFiles, out: Path) -> None:
+def test_images_are_released_once_and_mapped(run: Any, ran: Any, room: Room, files: RoomFiles, out: Path) -> None:
     command = ("map", files.images, "--out", out, "--dimension", 2, "--cameras", files.cameras, "--max-features", 500)
-    shown = ran(run, *command)
+    shown = ran(*command)
     assert shown["private"] and (shown["images"], shown["registered_images"], shown["pairs"]) == (6, 6, 15)
     assert shown["points"] == len(read_model(out).points) > 300 and shown["picture"] == str(out / "model.png")
     assert content(out) == {*MADE, "private.h5"}
@@ -77,15 +62,15 @@ def test_images_are_released_once_and_mapped(run: Any, room: Room, files: RoomFi
         assert connection.execute("SELECT count(*) FROM descriptors").fetchone() == (0,)
 
 
-def test_raw_images(run: Any, room: Room, files: RoomFiles, out: Path) -> None:
+def test_raw_images(ran: Any, room: Room, files: RoomFiles, out: Path) -> None:
     command = ("map", files.images, "--out", out, "--defense", "raw", "--cameras", files.cameras, "--ratio", 0.8)
-    shown = ran(run, *command, "--max-features", 500)
+    shown = ran(*command, "--max-features", 500)
     assert not shown["private"] and shown["registered_images"] == 6
     assert content(out) == {*MADE, "features.h5"} and hloc.names(out / "features.h5") == room.names
     check_cameras(room, out, 0.02, 0.5)
 
 
-def test_features_of_a_file(run: Any, room: Room, files: RoomFiles, out: Path) -> None:
+def test_features_of_a_file(ran: Any, room: Room, files: RoomFiles, out: Path) -> None:
     """Raw ones that are hidden, or not, and private ones as they are; only what is made goes to the folder."""
     cameras = ("--cameras", files.cameras)
     words = ("--defense", "subset", "--epsilon", 10, "--subset-size", 4)
@@ -98,17 +83,17 @@ def test_features_of_a_file(run: Any, room: Room, files: RoomFiles, out: Path) -
         )
     ):
         folder = out.with_name(f"map{number}")
-        shown = ran(run, "map", source, "--out", folder, *cameras, *options)
+        shown = ran("map", source, "--out", folder, *cameras, *options)
         assert shown["private"] == private and shown["registered_images"] >= 5
         assert content(folder) == MADE | made
     assert private_hloc.names(out.with_name("map1") / "private.h5") == room.names
 
 
-def test_unknown_cameras_are_found(run: Any, room: Room, files: RoomFiles, out: Path, tmp_path: Path) -> None:
+def test_unknown_cameras_are_found(ran: Any, room: Room, files: RoomFiles, out: Path, tmp_path: Path) -> None:
     """Of the first three views they are known and stay, in the others they are refined."""
     lines = files.cameras.read_text().splitlines(keepends=True)
     (tmp_path / "three.txt").write_text("".join(lines[:3]))
-    ran(run, "map", files.raw, "--out", out, "--defense", "raw", "--ratio", 0.8, "--cameras", tmp_path / "three.txt")
+    ran("map", files.raw, "--out", out, "--defense", "raw", "--ratio", 0.8, "--cameras", tmp_path / "three.txt")
     true = room.scene.cameras[room.names[0]]
     views = read_model(out).views
     assert views.keys() == set(room.names)
@@ -117,28 +102,28 @@ def test_unknown_cameras_are_found(run: Any, room: Room, files: RoomFiles, out: 
         assert views[name].camera.parameters[0] == pytest.approx(true.parameters[0], rel=0.1)
 
 
-def test_only_some_pairs(run: Any, refused: Any, room: Room, files: RoomFiles, out: Path, tmp_path: Path) -> None:
+def test_only_some_pairs(ran: Any, refused: Any, room: Room, files: RoomFiles, out: Path, tmp_path: Path) -> None:
     pairs = [(room.names[0], name) for name in room.names[1:]]
     write_pairs(tmp_path / "pairs.txt", pairs)
     command = ("map", files.lifted, "--out", out, "--cameras", files.cameras, "--pairs")
-    assert ran(run, *command, tmp_path / "pairs.txt")["pairs"] == 5
+    assert ran(*command, tmp_path / "pairs.txt")["pairs"] == 5
     assert matched_pairs(out / "database.db") == {*pairs, *((two, one) for one, two in pairs)}
     write_pairs(tmp_path / "wrong.txt", [(room.names[0], "elsewhere.png")])
     assert "names image 'elsewhere.png', which is not in" in refused(*command, tmp_path / "wrong.txt")
     assert "does not exist" in refused(*command, tmp_path / "no.txt")
 
 
-def test_another_model_is_drawn_beside(run: Any, refused: Any, room: Room, files: RoomFiles, out: Path) -> None:
+def test_another_model_is_drawn_beside(ran: Any, refused: Any, room: Room, files: RoomFiles, out: Path) -> None:
     command = ("map", files.lifted, "--out", out, "--cameras", files.cameras)
-    ran(run, *command)
+    ran(*command)
     alone = np.asarray(cv2.imread(str(out / "model.png"))).shape
-    ran(run, *command, "--beside", room.model)
+    ran(*command, "--beside", room.model)
     both = np.asarray(cv2.imread(str(out / "model.png"))).shape
     assert both[1] > 1.9 * alone[1]
     assert "holds no COLMAP model" in refused("map", files.lifted, "--out", out, "--beside", files.images)
 
 
-def test_ctrl_c_in_the_middle(run: Any, files: RoomFiles, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_in_the_middle(run: Any, ran: Any, files: RoomFiles, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was matched stays, nothing is half-written, and the same command does the rest."""
     command = ("map", files.lifted, "--out", out, "--cameras", files.cameras)
     with monkeypatch.context() as interrupted:
@@ -149,13 +134,15 @@ def test_ctrl_c_in_the_middle(run: Any, files: RoomFiles, out: Path, monkeypatch
     assert len(matched_pairs(out / "database.db")) == 2 * 7
     with monkeypatch.context() as counted:
         stop_at(counted, 9)  # which it does not come to
-        assert ran(run, *command)["registered_images"] == 6
+        assert ran(*command)["registered_images"] == 6
     assert content(out) == MADE
 
 
-def test_a_folder_is_not_mixed_with_other_settings(run: Any, refused: Any, files: RoomFiles, out: Path) -> None:
+def test_a_folder_is_not_mixed_with_other_settings(
+    run: Any, ran: Any, refused: Any, files: RoomFiles, out: Path
+) -> None:
     command = ("map", files.raw, "--out", out, "--cameras", files.cameras, "--defense")
-    ran(run, *command, "raw")
+    ran(*command, "raw")
     for other, named in (
         (("lifting",), "defense"),
         (("raw", "--ratio", 0.9), "ratio"),

@@ -15,6 +15,7 @@ from colmap_databases import connected, tables, write_database
 from featveil.formats import hloc, hloc_matches, private_hloc
 from featveil.formats.pairs import write_pairs
 from featveil.geometry.database import matched_pairs, stored_images
+from interruptions import Watched
 from rooms import Room, RoomFiles
 
 
@@ -45,29 +46,13 @@ def halves(tmp_path: Path, room: Room, files: RoomFiles) -> tuple[Path, Path]:
     return queries, references
 
 
-def ran(run: Any, *arguments: object) -> dict[str, Any]:
-    """What a command that works prints."""
-    result = run("match", *arguments, "--json")
-    assert result.exit_code == 0, result.output
-    shown: dict[str, Any] = json.loads(result.stdout)
-    return shown
-
-
 def stop_at(monkeypatch: pytest.MonkeyPatch, call: int) -> None:
     """Ctrl-C when pair number `call`, from 1, is matched."""
-    made, real = [], fv.match
-
-    def stopped(*arguments: Any, **options: Any) -> fv.Matches:
-        made.append(1)
-        if len(made) == call:
-            raise KeyboardInterrupt
-        return real(*arguments, **options)
-
-    monkeypatch.setattr("featveil.matching.match", stopped)
+    Watched(monkeypatch, "featveil.matching.match", fv.match, call)
 
 
-def test_the_layout_of_hloc(run: Any, room: Room, files: RoomFiles, pairs: Path, out: Path) -> None:
-    shown = ran(run, files.lifted, files.lifted, pairs, "--out", out)
+def test_the_layout_of_hloc(ran: Any, room: Room, files: RoomFiles, pairs: Path, out: Path) -> None:
+    shown = ran("match", files.lifted, files.lifted, pairs, "--out", out)
     assert (shown["pairs"], shown["skipped"], shown["dropped"], shown["without_matches"]) == (5, 0, 0, 0)
     written = 0
     with h5py.File(out, "r") as file:
@@ -85,26 +70,26 @@ def test_the_layout_of_hloc(run: Any, room: Room, files: RoomFiles, pairs: Path,
 
 
 def test_every_pair_without_a_list(
-    run: Any, room: Room, files: RoomFiles, halves: tuple[Path, Path], out: Path
+    ran: Any, room: Room, files: RoomFiles, halves: tuple[Path, Path], out: Path
 ) -> None:
     """Of one file each pair once; of two files an image of each."""
-    assert ran(run, files.raw, files.raw, "--out", out, "--ratio", 0.8)["pairs"] == 15
+    assert ran("match", files.raw, files.raw, "--out", out, "--ratio", 0.8)["pairs"] == 15
     assert len(hloc_matches.pairs_in(out)) == 15
     other = out.with_name("other.h5")
-    assert ran(run, *halves, "--out", other)["pairs"] == 9
+    assert ran("match", *halves, "--out", other)["pairs"] == 9
     assert hloc_matches.pairs_in(other) == {(one, two) for one in room.names[:3] for two in room.names[3:]}
 
 
 def test_a_pair_is_turned_to_the_files_that_hold_it(
-    run: Any, room: Room, halves: tuple[Path, Path], out: Path, tmp_path: Path
+    ran: Any, room: Room, halves: tuple[Path, Path], out: Path, tmp_path: Path
 ) -> None:
     write_pairs(tmp_path / "turned.txt", [(room.names[4], room.names[1]), (room.names[0], room.names[5])])
-    ran(run, *halves, tmp_path / "turned.txt", "--out", out)
+    ran("match", *halves, tmp_path / "turned.txt", "--out", out)
     assert hloc_matches.pairs_in(out) == {(room.names[1], room.names[4]), (room.names[0], room.names[5])}
 
 
-def test_a_database_for_colmap(run: Any, room: Room, files: RoomFiles, pairs: Path, database: Path) -> None:
-    shown = ran(run, files.lifted, files.lifted, pairs, "--out", database)
+def test_a_database_for_colmap(ran: Any, room: Room, files: RoomFiles, pairs: Path, database: Path) -> None:
+    shown = ran("match", files.lifted, files.lifted, pairs, "--out", database)
     assert shown["pairs"] == 5 and len(matched_pairs(database)) == 10
     assert stored_images(database) == set(room.names)
     with connected(database) as connection:
@@ -128,7 +113,7 @@ def test_words_have_more_candidates_than_hloc_takes(
 
 @pytest.mark.parametrize("ending", ["h5", "db"])
 def test_what_is_there_is_kept_unless_asked(
-    run: Any, files: RoomFiles, pairs: Path, tmp_path: Path, ending: str, monkeypatch: pytest.MonkeyPatch
+    run: Any, ran: Any, files: RoomFiles, pairs: Path, tmp_path: Path, ending: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command = ("match", files.lifted, files.lifted, "--out", tmp_path / f"m.{ending}")
     assert run(*command, pairs).exit_code == 0
@@ -141,12 +126,12 @@ def test_what_is_there_is_kept_unless_asked(
         stop_at(counted, 1)
         assert run(*command).exit_code == 0
         assert run(*command, "--overwrite").exit_code == 130
-    assert ran(run, *command[1:], "--overwrite")["skipped"] == 0
+    assert ran(*command, "--overwrite")["skipped"] == 0
 
 
 @pytest.mark.parametrize("ending", ["h5", "db"])
 def test_ctrl_c_in_the_middle(
-    run: Any, files: RoomFiles, pairs: Path, tmp_path: Path, ending: str, monkeypatch: pytest.MonkeyPatch
+    run: Any, ran: Any, files: RoomFiles, pairs: Path, tmp_path: Path, ending: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whole batches are there, nothing else, and the same command does the rest."""
     monkeypatch.setattr("featveil.cli.match_many._BATCH", 2)
@@ -159,7 +144,7 @@ def test_ctrl_c_in_the_middle(
     assert {path.name for path in tmp_path.iterdir()} == {pairs.name, out.name}
     done = len(hloc_matches.pairs_in(out)) if ending == "h5" else len(matched_pairs(out)) // 2
     assert done == 2
-    assert ran(run, *command[1:])["skipped"] == 2
+    assert ran(*command)["skipped"] == 2
 
 
 def test_pairs_of_unknown_images(
@@ -188,20 +173,20 @@ def test_images_of_both_files(
             assert "is used from both" in said and "match them apart" in said
 
 
-def test_names_that_are_one_in_hloc(run: Any, refused: Any, room: Room, out: Path, tmp_path: Path) -> None:
+def test_names_that_are_one_in_hloc(ran: Any, refused: Any, room: Room, out: Path, tmp_path: Path) -> None:
     """Also when pairs are matched again."""
     source = tmp_path / "names.h5"
     one, two, three = (room.features[name] for name in room.names[:3])
     hloc.write_features(source, [("a/b", one), ("a-b", two), ("c", three)])
     for more in ((), ("--overwrite",)):
         assert "are the same in a matches file of hloc" in refused("match", source, source, "--out", out, *more)
-    ran(run, source, source, "--out", tmp_path / "m.db")
+    ran("match", source, source, "--out", tmp_path / "m.db")
     assert stored_images(tmp_path / "m.db") == {"a/b", "a-b", "c"}
 
 
-def test_databases_as_inputs(run: Any, refused: Any, out: Path, tmp_path: Path) -> None:
+def test_databases_as_inputs(ran: Any, refused: Any, out: Path, tmp_path: Path) -> None:
     write_database(tmp_path / "a.db", {"a": tables(30), "b": tables(30, 1)})
-    assert ran(run, tmp_path / "a.db", tmp_path / "a.db", "--out", out)["pairs"] == 1
+    assert ran("match", tmp_path / "a.db", tmp_path / "a.db", "--out", out)["pairs"] == 1
     write_database(tmp_path / "empty.db", {})
     assert "image" in refused("match", tmp_path / "empty.db", tmp_path / "a.db", "--out", out)
     write_database(tmp_path / "short.db", {"c": tables(30, size=64)})
@@ -209,10 +194,12 @@ def test_databases_as_inputs(run: Any, refused: Any, out: Path, tmp_path: Path) 
     assert "128" in said and "64" in said
 
 
-def test_a_database_of_other_keypoints(run: Any, refused: Any, room: Room, files: RoomFiles, database: Path) -> None:
+def test_a_database_of_other_keypoints(
+    run: Any, ran: Any, refused: Any, room: Room, files: RoomFiles, database: Path
+) -> None:
     fewer = database.with_name("fewer.h5")
     hloc.write_features(fewer, [(name, room.features[name].take(np.arange(400))) for name in room.names[:2]])
-    ran(run, fewer, fewer, "--out", database)
+    ran("match", fewer, fewer, "--out", database)
     result = run("match", files.raw, files.raw, "--out", database)
     assert result.exit_code == 2 and "are not those in the database" in result.stderr
     assert len(matched_pairs(database)) == 2
@@ -251,9 +238,9 @@ def _one_pair(out: Path) -> Path:
 
 
 def test_only_the_database_needs_pycolmap(
-    run: Any, refused: Any, files: RoomFiles, pairs: Path, out: Path, database: Path, monkeypatch: pytest.MonkeyPatch
+    ran: Any, refused: Any, files: RoomFiles, pairs: Path, out: Path, database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("featveil.geometry.colmap._loaded", None)
     monkeypatch.setitem(sys.modules, "pycolmap", None)
     assert "pip install 'featveil[colmap]'" in refused("match", files.raw, files.raw, pairs, "--out", database)
-    assert ran(run, files.raw, files.raw, pairs, "--out", out)["pairs"] == 5
+    assert ran("match", files.raw, files.raw, pairs, "--out", out)["pairs"] == 5

@@ -10,6 +10,7 @@ import pytest
 import featveil as fv
 from colmap_databases import tables, write_database
 from featveil.formats import colmap_database, hloc, private_hloc, veil
+from interruptions import Watched
 
 NAMES = ["db/1.jpg", "db/2.jpg", "db/3.jpg", "q/4.jpg", "q/5.jpg"]
 N = 6  # features of an image
@@ -51,15 +52,7 @@ def labels(ledger: fv.Ledger) -> list[str]:
 
 def stop_at(monkeypatch: pytest.MonkeyPatch, call: int) -> None:
     """Ctrl-C while the release number `call`, from 1, is made."""
-    made, real = [], fv.privatize
-
-    def privatize(*arguments: Any, **options: Any) -> fv.PrivateFeatures:
-        made.append(1)
-        if len(made) == call:
-            raise KeyboardInterrupt
-        return real(*arguments, **options)
-
-    monkeypatch.setattr("featveil.defenses.privatize", privatize)
+    Watched(monkeypatch, "featveil.defenses.privatize", fv.privatize, call)
 
 
 def test_one_file_for_all(run: Any, colmap: Path, out: Path) -> None:

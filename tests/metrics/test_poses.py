@@ -6,7 +6,7 @@ from scipy.spatial.transform import Rotation
 
 from featveil.core import InputError, Pose
 from featveil.core.arrays import Float64
-from featveil.metrics import align_poses, pose_errors, shares_within
+from featveil.metrics import align_poses, find_similarity, move_points, pose_errors, shares_within
 from posed_scenes import random_pose
 
 FIXED = random_pose(np.random.default_rng(7)).rotation
@@ -70,6 +70,19 @@ def test_a_known_similarity_is_found_although_some_cameras_are_wrong(scale: floa
     degrees, distance = worst(found, {name: true[name] for name in true if name not in spoiled})
     assert degrees < 1e-5 and distance < 1e-8
     assert all(pose_errors(found[name], true[name])[1] > 1 for name in spoiled)
+
+
+def test_points_move_as_their_cameras_do() -> None:
+    """What a camera sees stays at its place in the image."""
+    true, points = poses(6), np.random.default_rng(5).normal(size=(20, 3))
+    scale, rotation, translation = 2.5, turn(40), np.array([3.0, -1.0, 7.0])
+    there = moved(true, scale, rotation, translation)
+    found = find_similarity(there, true)
+    assert found[0] == pytest.approx(1 / scale)
+    np.testing.assert_allclose(found[1], rotation.T, atol=1e-9)
+    np.testing.assert_allclose(move_points(scale * points @ rotation.T + translation, found), points, atol=1e-9)
+    assert worst(align_poses(there, true), true) == pytest.approx((0, 0), abs=1e-6)
+    assert move_points(np.empty((0, 3)), found).shape == (0, 3)
 
 
 def test_cameras_without_truth_are_moved_along() -> None:

@@ -1,23 +1,25 @@
 """The task of localization on the rendered room: every view in a map of the others, whose true poses are known."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from featveil.core import InputError
 from featveil.core.records import Record, read_records
-from featveil.databases import builtin
+from featveil.databases import Database, builtin
 from featveil.datasets import MapScene, load_strecha
+from featveil.geometry.localization import estimate_pose
 from featveil.geometry.models import read_model
 from featveil.reports import localization_markdown, summarize_localization
 from featveil.tasks import localization
 from featveil.tasks.localization import METRIC, SUPPORTED, Method, make_methods, run_resumable
 from featveil.tasks.matching import Settings
 from featveil.tasks.scene_releases import RAW, SceneReleases
+from interruptions import Watched
 
 SETTINGS = Settings(max_features=500)
-METHODS = make_methods("sift", [2], [2], builtin("sift"), [10], 2, [2000, 500])
+BOOK = Database(builtin("sift").values[:4000], "sift")
+METHODS = make_methods("sift", [2], [2], BOOK, [10], 2, [2000, 500])
 LIFTED = METHODS[1:3]
 
 
@@ -55,7 +57,7 @@ def test_methods() -> None:
             for scheme in ("quantised", "subset-10-2")
         ),
     ]
-    assert make_methods("sift", [], [], builtin("sift"), [], 2, [9]) == [Method(RAW, "raw", "point-to-point", (9,))]
+    assert make_methods("sift", [], [], BOOK, [], 2, [9]) == [Method(RAW, "raw", "point-to-point", (9,))]
 
 
 def test_a_record_for_each_method_and_query(records: list[Record]) -> None:
@@ -124,21 +126,13 @@ def test_nothing_is_measured_twice(
 def test_a_stopped_run_gives_the_same(
     scene: MapScene, tmp_path: Path, records: list[Record], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    calls, real = [], localization.estimate_pose  # type: ignore[attr-defined]
-
-    def estimate(*arguments: Any) -> Any:
-        calls.append(arguments)
-        if len(calls) == 9:
-            raise KeyboardInterrupt
-        return real(*arguments)
-
-    monkeypatch.setattr(localization, "estimate_pose", estimate)
+    watched = Watched(monkeypatch, "featveil.tasks.localization.estimate_pose", estimate_pose, stop_at=9)
     with pytest.raises(KeyboardInterrupt):
         run(scene, tmp_path, LIFTED)
     assert len(read_records(tmp_path / "records.jsonl")) == 8
     again = run(scene, tmp_path, LIFTED)
     assert again == [record for record in records if record.scheme == "sub-hybrid-2"]
-    assert len(calls) == 9 + 12 - 8
+    assert watched.calls == 9 + 12 - 8
 
 
 def test_other_settings_are_refused(scene: MapScene, out: Path) -> None:

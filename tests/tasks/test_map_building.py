@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from colmap_databases import connected
-from featveil.core import Camera, Features, InputError, Matches, PrivateFeatures, WordSets
+from featveil.core import Camera, Features, InputError, PrivateFeatures, WordSets
 from featveil.databases import builtin
 from featveil.defenses import Lifting, Subset, privatize
 from featveil.geometry.database import Pair, matched_pairs, stored_images
@@ -18,24 +18,17 @@ from featveil.geometry.verification import OF_CANDIDATES, Verification, Verified
 from featveil.matching import MatchOptions, as_words, match
 from featveil.tasks import map_building
 from featveil.tasks.map_building import DATABASE, MapOptions, all_pairs, build, match_and_verify, supported
+from interruptions import Watched
 from rooms import STEADY, Room
 
 HOW = MapOptions(MatchOptions(ratio=0.8), mapping=STEADY)
 
 
-class Watched:
-    """Counts the pairs that are matched; Ctrl-C, or another error, before one of them."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, stop_before: int = 0, error: type[BaseException] = OSError):
-        self.calls = 0
-        self.stop_before, self.error = stop_before, error
-        monkeypatch.setattr(map_building, "match", self.match)
-
-    def match(self, a: Features, b: Features, **options: object) -> Matches:
-        self.calls += 1
-        if self.calls == self.stop_before:
-            raise self.error
-        return match(a, b, **options)  # type: ignore[arg-type]
+def watched(
+    monkeypatch: pytest.MonkeyPatch, stop_at: int = 0, error: type[BaseException] = KeyboardInterrupt
+) -> Watched:
+    """Counts the pairs that are matched."""
+    return Watched(monkeypatch, "featveil.tasks.map_building.match", match, stop_at, error)
 
 
 def built(room: Room, out: Path, names: Sequence[str] | None = None) -> map_building.BuiltMap:
@@ -111,23 +104,23 @@ def test_a_build_that_was_stopped_goes_on(
     """What was matched is kept, whatever the batch, and is not matched again; the result is the same."""
     monkeypatch.setattr(map_building, "_BATCH", batch)
     names = room.names[:5]
-    Watched(monkeypatch, stop_before=8, error=error)
+    watched(monkeypatch, 8, error)
     with pytest.raises(error):
         built(room, tmp_path, names)
     assert [path.name for path in tmp_path.iterdir()] == [DATABASE]
     assert len(matched_pairs(tmp_path / DATABASE)) == 2 * 7
-    again = Watched(monkeypatch)
+    again = watched(monkeypatch)
     made = built(room, tmp_path, names)
     assert again.calls == 3
     assert made.pairs == made.verified.pairs == 10 and len(made.model.views) == 5
-    again = Watched(monkeypatch)
+    again = watched(monkeypatch)
     assert (built(room, tmp_path, names).model.points == made.model.points).all()
     assert again.calls == 0
 
 
 def test_images_can_be_added(room: Room, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(built(room, tmp_path, room.names[:4]).model.views) == 4
-    more = Watched(monkeypatch)
+    more = watched(monkeypatch)
     assert len(built(room, tmp_path, room.names).model.views) == 6
     assert more.calls == len(all_pairs(room.names)) - len(all_pairs(room.names[:4]))
 

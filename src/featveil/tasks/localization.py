@@ -13,7 +13,6 @@ from pathlib import Path
 from urllib.parse import quote
 
 from featveil.core import Features, InputError, PrivateFeatures
-from featveil.core.files import make_folder
 from featveil.core.records import Parameter, Record
 from featveil.databases import Database
 from featveil.datasets import MapScene
@@ -123,6 +122,7 @@ class _Maps:
         self.scene, self.releases, self.settings, self.folder = scene, releases, settings, folder
         self._models: dict[tuple[str, str], SparseModel] = {}
         self._words: dict[tuple[str, str], PrivateFeatures] = {}
+        self._databases: dict[str, Path] = {}
 
     def features(self, name: str, method: Method) -> Features | PrivateFeatures:
         """What the map has of an image: raw features by their words, found once, where words are looked up."""
@@ -152,12 +152,11 @@ class _Maps:
 
     def _database(self, scheme: Scheme) -> Path:
         """All pairs of images, matched and verified; what is there is not done again."""
-        folder = self.folder / scheme.name
-        for parent in (self.folder.parent, self.folder):
-            make_folder(parent)
-        read = partial(self.releases.sent, scheme=scheme)
-        match_and_verify(sorted(self.scene.images), read, folder, cameras=self.scene.cameras, options=self._options)
-        return folder / DATABASE
+        if scheme.name not in self._databases:
+            folder, read = self.folder / scheme.name, partial(self.releases.sent, scheme=scheme)
+            match_and_verify(sorted(self.scene.images), read, folder, cameras=self.scene.cameras, options=self._options)
+            self._databases[scheme.name] = folder / DATABASE
+        return self._databases[scheme.name]
 
 
 def _records(maps: _Maps, method: Method, query: str, iterations: Sequence[int]) -> Iterator[Record]:

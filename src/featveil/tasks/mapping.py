@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from featveil.core import InputError
-from featveil.core.files import make_folder
 from featveil.core.records import Parameter, Record
 from featveil.databases import Database
 from featveil.datasets import MapScene
@@ -72,8 +71,6 @@ def run_resumable(
 
 def _record(scene: MapScene, releases: SceneReleases, scheme: Scheme, settings: Settings, folder: Path) -> Record:
     names = sorted(scene.images)
-    make_folder(folder.parent.parent)
-    make_folder(folder.parent)
     codebook = scheme.defense.codebook if isinstance(scheme.defense, Subset) else None
     options = MapOptions(
         MatchOptions() if codebook is None else MatchOptions(codebook=codebook),
