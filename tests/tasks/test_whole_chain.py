@@ -1,6 +1,6 @@
 """From pictures to poses: render, extract, privatize, match, verify, map, localize a view that the map has not seen.
 
-Nine views of 480 x 360 pixels with 1000 features; the cameras stand about 0.35 m apart and 3 m from the corner. Words
+Eight views of 480 x 360 pixels with 1000 features; the cameras stand about 0.35 m apart and 3 m from the corner. Words
 are of the built-in codebook, two for each descriptor, with epsilon 10.
 """
 
@@ -50,7 +50,7 @@ class Chain:
 @pytest.fixture(scope="module")
 def chain(tmp_path_factory: pytest.TempPathFactory) -> Chain:
     pytest.importorskip("pycolmap", reason="COLMAP itself: pip install 'featveil[colmap]'")
-    scene = render_scene(9, (480, 360))
+    scene = render_scene(8, (480, 360))
     raw = {name: extract(image, max_features=1000) for name, image in scene.images.items()}
     made = Chain(scene, sorted(raw)[4], {}, tmp_path_factory.mktemp("chain"), {})
     for scheme, defense in DEFENSES.items():
@@ -64,10 +64,10 @@ def chain(tmp_path_factory: pytest.TempPathFactory) -> Chain:
     return made
 
 
-# Measured: 2, 4, 13 and 20 mm; 0.05, 0.08, 0.22 and 0.36 degrees; 1217, 1127, 1001 and 358 points.
+# Measured with two sets of draws: 2, 4, 13 and 20 mm; 0.05, 0.08, 0.22 and 0.36 degrees; 1091, 1008, 908, 310 points.
 @pytest.mark.parametrize(
     ("scheme", "metres", "degrees", "points"),
-    [("raw", 0.01, 0.2, 900), ("lifted-2", 0.02, 0.4, 800), ("lifted-4", 0.05, 0.8, 700), ("words", 0.08, 1.2, 250)],
+    [("raw", 0.01, 0.2, 900), ("lifted-2", 0.02, 0.4, 800), ("lifted-4", 0.05, 0.8, 700), ("words", 0.08, 1.2, 200)],
 )
 def test_a_map_has_every_camera_at_its_place(
     chain: Chain, scheme: str, metres: float, degrees: float, points: int
@@ -80,7 +80,7 @@ def test_a_map_has_every_camera_at_its_place(
     assert len(made.model.points) > points and made.model.mean_error < 1
 
 
-# Measured: at most 0.7 mm and 0.014 degrees in maps of raw or lifted features, 1.8 mm and 0.04 degrees in others.
+# Measured: at most 0.7 mm and 0.014 degrees in maps of raw or lifted features, 3.5 mm and 0.07 degrees in others.
 @pytest.mark.parametrize(
     ("map_of", "query_of", "metres", "degrees", "inliers"),
     [
