@@ -14,8 +14,11 @@ import featveil as fv
 from featveil.formats import hloc, private_hloc
 from featveil.formats.pairs import write_pairs
 from featveil.formats.poses import read_poses
+from featveil.geometry.localization import Localized
+from featveil.geometry.mapping import triangulate
 from featveil.metrics import pose_errors
-from rooms import Room, RoomFiles
+from featveil.tasks.localizing import Localizer
+from rooms import STEADY, Room, RoomFiles
 
 QUERY = "view02.png"
 
@@ -111,6 +114,25 @@ def test_pairs_say_which_images_are_tried(
     write_pairs(pairs, [("another.png", "view00.png")])
     shown = ran("localize", *command)["queries"][QUERY]
     assert not shown["localized"] and shown["reason"] == "no image of the map is paired with it"
+
+
+def test_images_that_the_model_lacks_and_the_query_itself_are_not_tried(
+    run: Any, room: Room, files: RoomFiles, queries: dict[str, Path], out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, pairs, tried = out.with_name("model"), out.with_name("pairs.txt"), []
+    triangulate(room.database, {name: room.map.poses[name] for name in room.names[:5]}, model, STEADY)
+
+    def locate(self: Localizer, query: object, camera: object, known: bool, images: list[str]) -> Localized:
+        tried.append(images)
+        return Localized(None, 0, 0, "not tried")
+
+    monkeypatch.setattr(Localizer, "locate", locate)
+    command = ("localize", queries["raw"], "--model", model, "--features", files.raw, "--out", out)
+    assert "warning" not in run(*command).stderr
+    write_pairs(pairs, [(QUERY, name) for name in room.names[3:]])
+    result = run(*command, "--pairs", pairs)
+    assert "1 pairs name images that the model has not registered: left out" in result.stderr
+    assert tried == [[name for name in room.names[:5] if name != QUERY], room.names[3:5]]
 
 
 def test_queries_that_cannot_be_localized(

@@ -70,7 +70,9 @@ def test_exact_correspondences_give_the_exact_pose(estimate: Estimate, known: bo
 def test_an_unknown_focal_length_is_found_along() -> None:
     guess = guess_camera((CAMERA.width, CAMERA.height))
     assert guess.parameters[0] > 1.5 * CAMERA.parameters[0]
-    check(estimate_pose(seen(60), guess, False, STEADY), degrees=0.1, far=0.01)
+    located = estimate_pose(seen(60), guess, False, STEADY)
+    check(located, degrees=0.1, far=0.01)
+    assert located.inliers == 60  # with the wrong one, refined at last, some are not found
     wrong = estimate_pose(seen(60), guess, True, STEADY)
     assert wrong.pose is None or pose_errors(wrong.pose, TRUE)[1] > 0.5
 

@@ -60,6 +60,13 @@ def test_without_order_hardly_more_than_by_chance_is_kept() -> None:
     assert well_supported(xy_a, xy_b).sum() > 1.3 * well_supported(xy_a, dealt).sum()
 
 
+def test_candidates_without_rivals_must_beat_chance_too() -> None:
+    """One for each place: nine tenths of those that lead anywhere go."""
+    xy_a, xy_b = candidates(1000, 0)
+    assert well_supported(xy_a, xy_b).mean() > 0.9
+    assert well_supported(xy_a, np.random.default_rng(7).permutation(xy_b)).mean() < 0.15
+
+
 def test_a_place_has_one_candidate_on_either_side() -> None:
     xy_a, xy_b = candidates(300, 6)
     kept = well_supported(xy_a, xy_b)
