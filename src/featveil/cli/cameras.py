@@ -12,26 +12,31 @@ CamerasFile = Annotated[
     Path | None,
     typer.Option(
         help="Known intrinsics, a line each: name MODEL width height parameters... (hloc's list of queries).",
-        show_default="of EXIF data or a COLMAP .db; else guessed and refined",
+        show_default="EXIF data or a COLMAP .db, else a guess",
     ),
 ]
 
 
 class KnownCameras:
-    """Intrinsics by image name; `listed` in a file or, without that, as their source tells."""
+    """Intrinsics by image name: those of a list, which are exact, or without one what their source tells."""
 
     def __init__(self, listed: Path | None) -> None:
         from featveil.formats.poses import read_queries
 
-        self._listed = {} if listed is None else read_queries(listed)
+        self._listed = None if listed is None else read_queries(listed)
+
+    @property
+    def exact(self) -> bool:
+        """Whether they are better than EXIF data, which are rounded and sometimes wrong."""
+        return self._listed is not None
 
     def find(self, name: str, source: Path) -> "Camera | None":
         """Of image `name` in a folder, an image file or a COLMAP database; None when nothing is known."""
         from featveil.formats import colmap_database
         from featveil.geometry.database import camera_from_exif
 
-        if name in self._listed:
-            return self._listed[name]
+        if self._listed is not None:
+            return self._listed.get(name)
         if source.is_file() and colmap_database.is_database(source):
             return colmap_database.camera_of(source, name)
         image = source / name if source.is_dir() else source

@@ -67,8 +67,8 @@ def map_images(
     """Build a map from private features: hide, match, verify, map. Needs the extra colmap.
 
     Every image is released once, into OUT/private.h5. OUT/database.db has keypoints and verified matches, and never
-    descriptors. Known intrinsics stay, others are refined. A stopped command goes on where it was; a folder that was
-    begun with other settings is left alone.
+    descriptors. Intrinsics of --cameras stay, others are refined. A stopped command goes on where it was; a folder that
+    was begun with other settings is left alone.
 
     Example: featveil map photos/ --out map/ --dimension 2
     """
@@ -101,7 +101,7 @@ def map_images(
             out,
             cameras=known,
             pairs=wanted,
-            options=_options(matching, database, collection),
+            options=_options(matching, database, collection, given.exact),
             report=lambda stage, done, total: bar(done, total),
         )
     name = "" if beside is None else beside.resolve().name
@@ -148,7 +148,7 @@ def _pairs(path: Path, collection: "Collection") -> list[tuple[str, str]]:
     return found
 
 
-def _options(matching: dict[str, Any], database: Path | None, collection: "Collection") -> "MapOptions":
+def _options(matching: dict[str, Any], database: Path | None, collection: "Collection", exact: bool) -> "MapOptions":
     from featveil.core import WordSets
     from featveil.databases import load_database
     from featveil.geometry.mapping import Mapping3D
@@ -157,7 +157,7 @@ def _options(matching: dict[str, Any], database: Path | None, collection: "Colle
     words = isinstance(collection.read(collection.names[0]).descriptors, WordSets)
     codebook = load_database(database) if words and database is not None else None
     chosen: Any = {**matching, "codebook": codebook}
-    return MapOptions(chosen, mapping=Mapping3D(refine_known=False))
+    return MapOptions(chosen, mapping=Mapping3D(refine_known=not exact))
 
 
 def _drawn(

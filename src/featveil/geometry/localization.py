@@ -60,7 +60,9 @@ class Correspondences:
 
 @dataclass(frozen=True, eq=False)
 class Localized:
-    """The pose of a query, or None and the `reason`; `inliers` of its `correspondences` agree, each place once.
+    """The pose of a query, or None and the `reason`; `inliers` of its `correspondences` agree.
+
+    Each keypoint and each point of the map counts once.
 
     `by_chance` is how many would agree if points were dealt to other keypoints, where that was looked at.
     """

@@ -182,7 +182,7 @@ def _records(maps: _Maps, method: Method, query: str, iterations: Sequence[int])
             unit=UNIT,
             count=located.inliers,
             seed=settings.seed,
-            versions=versions(),
+            versions=versions("pycolmap"),
             parameters=parameters | scheme.parameters() | _shared(settings),
         )
 

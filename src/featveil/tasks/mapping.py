@@ -89,7 +89,7 @@ def _record(scene: MapScene, releases: SceneReleases, scheme: Scheme, settings: 
         unit=UNIT,
         count=len(names),
         seed=settings.seed,
-        versions=versions(),
+        versions=versions("pycolmap"),
         parameters=parameters | scheme.parameters() | _shared(settings),
     )
 

@@ -55,12 +55,13 @@ def resume(path: str | Path, plan: Plan, measure: Measure, report: Report) -> li
     return [have[key] for key in plan.wanted if key in have]
 
 
-def versions() -> dict[str, str]:
-    """The software that decides what is measured on image pairs."""
+def versions(*others: str) -> dict[str, str]:
+    """The software that decides what is measured on image pairs, and `others` by their packages' names."""
     return {
         "featveil": featveil.__version__,
         "numpy": np.__version__,
         "opencv": version("opencv-python-headless"),
+        **{name: version(name) for name in others},
     }
 
 
