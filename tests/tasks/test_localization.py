@@ -1,5 +1,6 @@
 """The task of localization on the rendered room: every view in a map of the others, whose true poses are known."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,7 @@ from featveil.geometry.localization import estimate_pose
 from featveil.geometry.models import read_model
 from featveil.reports import localization_markdown, summarize_localization
 from featveil.tasks import localization
-from featveil.tasks.localization import METRIC, SUPPORTED, Method, make_methods, run_resumable
-from featveil.tasks.matching import Settings
+from featveil.tasks.localization import METRIC, SUPPORTED, Method, Settings, make_methods, run_resumable
 from featveil.tasks.scene_releases import RAW, SceneReleases
 from interruptions import Watched
 
@@ -136,7 +136,7 @@ def test_a_stopped_run_gives_the_same(
 
 
 def test_other_settings_are_refused(scene: MapScene, out: Path) -> None:
-    for other in (Settings(max_features=400), Settings(max_features=500, seed=1)):
+    for other in (Settings(max_features=400), Settings(max_features=500, seed=1), replace(SETTINGS, retrieved=2)):
         with pytest.raises(InputError, match="name another folder"):
             run(scene, out, METHODS, other)
 
@@ -147,3 +147,16 @@ def test_a_scene_without_true_cameras(scene: MapScene, tmp_path: Path) -> None:
         with pytest.raises(InputError, match="no true cameras for all its images"):
             run(bare, tmp_path, METHODS)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_query_is_matched_with_the_nearest_images(scene: MapScene, tmp_path: Path) -> None:
+    """The views stand on an arc in the order of their names."""
+    few = replace(SETTINGS, retrieved=1)
+    records = run(scene, tmp_path / "out", METHODS[:1], few)
+    all_of_them = run(scene, tmp_path / "all", METHODS[:1])
+    for one, every in zip(records, all_of_them, strict=True):
+        assert one.parameters["retrieved"] == 1
+        assert int(str(one.parameters["correspondences"])) < int(str(every.parameters["correspondences"]))
+        assert one.count > 0
+    with pytest.raises(InputError, match="retrieved must be"):
+        Settings(retrieved=0)

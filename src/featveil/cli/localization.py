@@ -27,6 +27,7 @@ def localization(
     iterations: Annotated[
         str, typer.Option(help="Most iterations of RANSAC, for word sets; the others take the fewest.")
     ] = "10000,100000,1000000,10000000",
+    retrieved: Annotated[int, typer.Option(help="Map images that a query is matched with, the nearest.")] = 20,
     max_features: Annotated[int, typer.Option(help="Features to use of each image, the strongest.")] = 2000,
     kind: Annotated[str, typer.Option(help="Descriptor kind.")] = "sift",
     seed: Annotated[int, typer.Option(help="A study may be repeatable; a release never is.")] = 0,
@@ -40,11 +41,10 @@ def localization(
     """
     from featveil.databases import builtin, load_database
     from featveil.datasets import load_map_scenes
-    from featveil.tasks.localization import make_methods, run_resumable
-    from featveil.tasks.matching import Settings
+    from featveil.tasks.localization import Settings, make_methods, run_resumable
     from featveil.tasks.scene_releases import SceneReleases
 
-    settings = Settings(kind, max_features, seed)
+    settings = Settings(kind, max_features, seed, retrieved)
     methods = make_methods(
         kind,
         whole_numbers(dimensions, "--dimensions"),

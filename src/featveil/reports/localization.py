@@ -86,7 +86,8 @@ def localization_markdown(records: Sequence[Record]) -> str:
     parts = [
         "# Localization with private features\n",
         f"Each image is left out in turn and localized in a map of the others, triangulated from their true poses"
-        f" ({settings}; seed {one.seed}).\n",
+        f" ({settings}; seed {one.seed}). It is matched with the {one.parameters.get('retrieved')} of them whose"
+        " cameras stand nearest, which stands in for image retrieval.\n",
         _EXPLAINED,
     ]
     for scene in dict.fromkeys(row.scene for row in rows):

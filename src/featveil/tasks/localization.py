@@ -12,6 +12,8 @@ from itertools import product
 from pathlib import Path
 from urllib.parse import quote
 
+import numpy as np
+
 from featveil.core import Features, InputError, PrivateFeatures
 from featveil.core.records import Parameter, Record
 from featveil.databases import Database
@@ -22,9 +24,9 @@ from featveil.geometry.mapping import Mapping3D, triangulate
 from featveil.geometry.models import SparseModel, read_model
 from featveil.matching import MatchOptions, as_words
 from featveil.metrics import pose_errors
+from featveil.tasks import matching
 from featveil.tasks.localizing import LocalizeOptions, Localizer
 from featveil.tasks.map_building import DATABASE, MapOptions, match_and_verify
-from featveil.tasks.matching import Settings
 from featveil.tasks.releases import Scheme
 from featveil.tasks.resuming import Key, Plan, Report, resume, versions
 from featveil.tasks.scene_releases import RAW, SceneReleases, lifted, quantised, subsets
@@ -35,6 +37,25 @@ UNIT = "degrees, metres"
 SUPPORTED = "vocabulary, neighbours"
 
 _KEY = ("dataset", "scheme", "map", "distance", "iterations", "query")
+
+
+@dataclass(frozen=True)
+class Settings(matching.Settings):
+    """What all records of one file share; a query is matched with the `retrieved` images whose cameras are nearest.
+
+    That stands in for image retrieval, which a service would do by global descriptors.
+    """
+
+    retrieved: int = 20
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if type(self.retrieved) is not int or self.retrieved < 1:
+            raise InputError(f"retrieved must be a whole number of at least 1, got {self.retrieved!r}")
+
+    def shared(self) -> dict[str, Parameter]:
+        """These settings but the seed, as every record states them."""
+        return {"kind": self.kind, "max_features": self.max_features, "retrieved": self.retrieved}
 
 
 @dataclass(frozen=True)
@@ -96,7 +117,7 @@ def run_resumable(
         if set(scene.poses) != set(scene.images) or set(scene.cameras) != set(scene.images):
             raise InputError(f"scene {scene.name} has no true cameras for all its images, which localization needs")
     out = Path(out)
-    shared: dict[str, Parameter] = {"seed": settings.seed, **_shared(settings)}
+    shared: dict[str, Parameter] = {"seed": settings.seed, **settings.shared()}
     wanted: dict[Key, dict[str, Parameter]] = {
         _key(scene, method, iterations, query): method.scheme.parameters()
         for scene, _ in scenes
@@ -146,6 +167,12 @@ class _Maps:
             self._models[query, scheme.name] = read_model(folder)
         return self._models[query, scheme.name]
 
+    def nearest(self, query: str, model: SparseModel) -> list[str]:
+        """The images of the map that the query is matched with."""
+        centre = self.scene.poses[query].centre
+        away = {name: float(np.linalg.norm(pose.centre - centre)) for name, pose in model.poses.items()}
+        return sorted(away, key=lambda name: away[name])[: self.settings.retrieved]
+
     @property
     def _options(self) -> MapOptions:
         return MapOptions(mapping=Mapping3D(refine_intrinsics=False, seed=self.settings.seed))
@@ -165,7 +192,7 @@ def _records(maps: _Maps, method: Method, query: str, iterations: Sequence[int])
     map_scheme = scheme if method.map_kind == "private" else RAW
     model = maps.without(query, map_scheme)
     localizer = Localizer(model, partial(maps.features, method=method), method.options())
-    found = localizer.correspondences(releases.sent(query, scheme), sorted(model.views))
+    found = localizer.correspondences(releases.sent(query, scheme), maps.nearest(query, model))
     for most in iterations:
         search = replace(PoseSearch(), iterations=most, seed=settings.seed)
         located = estimate_pose(found, scene.cameras[query], True, search)
@@ -183,13 +210,9 @@ def _records(maps: _Maps, method: Method, query: str, iterations: Sequence[int])
             count=located.inliers,
             seed=settings.seed,
             versions=versions("pycolmap"),
-            parameters=parameters | scheme.parameters() | _shared(settings),
+            parameters=parameters | scheme.parameters() | settings.shared(),
         )
 
 
 def _key(scene: MapScene, method: Method, iterations: int, query: str) -> Key:
     return scene.name, method.scheme.name, method.map_kind, method.distance, str(iterations), query
-
-
-def _shared(settings: Settings) -> dict[str, Parameter]:
-    return {"kind": settings.kind, "max_features": settings.max_features}
