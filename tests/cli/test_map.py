@@ -1,6 +1,7 @@
 """featveil map, on six small views of the rendered room."""
 
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,10 @@ import numpy as np
 import pytest
 
 from colmap_databases import connected, tables, write_database
+from featveil.core import Camera
 from featveil.formats import hloc, private_hloc
 from featveil.formats.pairs import write_pairs
+from featveil.formats.poses import write_queries
 from featveil.geometry.database import matched_pairs
 from featveil.geometry.models import read_model
 from featveil.matching import match
@@ -102,15 +105,19 @@ def test_unknown_cameras_are_found(ran: Any, room: Room, files: RoomFiles, out: 
         assert views[name].camera.parameters[0] == pytest.approx(true.parameters[0], rel=0.1)
 
 
-def test_only_some_pairs(ran: Any, refused: Any, room: Room, files: RoomFiles, out: Path, tmp_path: Path) -> None:
+def test_only_some_pairs(
+    run: Any, ran: Any, refused: Any, room: Room, files: RoomFiles, out: Path, tmp_path: Path
+) -> None:
     pairs = [(room.names[0], name) for name in room.names[1:]]
     write_pairs(tmp_path / "pairs.txt", pairs)
     command = ("map", files.lifted, "--out", out, "--cameras", files.cameras, "--pairs")
     assert ran(*command, tmp_path / "pairs.txt")["pairs"] == 5
     assert matched_pairs(out / "database.db") == {*pairs, *((two, one) for one, two in pairs)}
     write_pairs(tmp_path / "wrong.txt", [(room.names[0], "elsewhere.png")])
-    assert "names image 'elsewhere.png', which is not in" in refused(*command, tmp_path / "wrong.txt")
+    assert "begun with other pairs" in refused(*command, tmp_path / "wrong.txt")
     assert "does not exist" in refused(*command, tmp_path / "no.txt")
+    unknown = run("map", files.lifted, "--out", tmp_path / "other", "--pairs", tmp_path / "wrong.txt")
+    assert unknown.exit_code == 2 and "name image 'elsewhere.png', which is not in" in unknown.stderr
 
 
 def test_another_model_is_drawn_beside(ran: Any, refused: Any, room: Room, files: RoomFiles, out: Path) -> None:
@@ -201,7 +208,7 @@ def test_a_colmap_database_brings_its_cameras(run: Any, out: Path, tmp_path: Pat
     """Features of nowhere: none can be put together, which is said and has exit code 1."""
     write_database(tmp_path / "made_up.db", {f"{name}.jpg": tables(40, seed) for seed, name in enumerate("abc")})
     result = run("map", tmp_path / "made_up.db", "--out", out, "--json")
-    assert result.exit_code == 1 and "no two images could be put together" in result.stderr
+    assert result.exit_code == 1 and "no images could be put together" in result.stderr
     shown = json.loads(result.stdout)
     assert (shown["images"], shown["registered_images"], shown["picture"]) == (3, 0, None)
     assert content(out) == {"settings.json", "private.h5", "database.db"}
@@ -227,3 +234,40 @@ def test_settings_that_cannot_be_read(refused: Any, files: RoomFiles, out: Path)
         assert "use another folder" in refused("map", files.lifted, "--out", out)
     (out.parent / "file").write_text("")
     assert "file" in refused("map", files.lifted, "--out", out.parent / "file")
+
+
+def test_a_folder_that_is_not_ours(ran: Any, refused: Any, files: RoomFiles, out: Path, tmp_path: Path) -> None:
+    """Neither somebody's database, with descriptors in it, nor a model of other images ends up beside private ones."""
+    for name in ("database.db", "features.h5", "points3D.bin"):
+        out.mkdir(exist_ok=True)
+        (out / name).write_bytes(b"theirs")
+        assert f"has a {name} that was not made here" in refused("map", files.lifted, "--out", out)
+        assert content(out) == {name}
+        (out / name).unlink()
+    assert "lies in" in refused("map", files.images, "--out", files.images / "map")
+
+
+def test_an_image_that_is_gone_is_not_mapped_on(ran: Any, refused: Any, files: RoomFiles, out: Path) -> None:
+    photos = out.parent / "photos"
+    shutil.copytree(files.images, photos)
+    for defense in ("raw", "lifting"):
+        command = ("map", photos, "--out", out.with_name(defense), "--defense", defense, "--max-features", 300)
+        ran(*command)
+        (photos / "view05.png").rename(photos / "view09.png")
+        assert "'view05.png', which is not in" in refused(*command)
+        (photos / "view09.png").rename(photos / "view05.png")
+
+
+def test_a_camera_of_another_size(run: Any, room: Room, files: RoomFiles, out: Path) -> None:
+    cameras = out.with_name("cameras.txt")
+    half = {
+        name: Camera(made.model, made.width // 2, made.height // 2, made.parameters)
+        for name, made in room.scene.cameras.items()
+    }
+    write_queries(cameras, half)
+    result = run("map", files.lifted, "--out", out, "--cameras", cameras)
+    assert result.exit_code == 2 and "is for 160 x 120 pixels" in result.stderr
+    assert content(out) == {"settings.json"}
+    write_queries(cameras, {"other.png": half[room.names[0]]})
+    result = run("map", files.lifted, "--out", out.with_name("warned"), "--cameras", cameras)
+    assert "names none for 6 of 6 images" in result.stderr

@@ -1,9 +1,12 @@
 """Where the map and localize commands find intrinsics: a list of cameras, a COLMAP database, or the image itself."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from featveil.cli.console import complain
 
 if TYPE_CHECKING:
     from featveil.core import Camera
@@ -29,6 +32,15 @@ class KnownCameras:
     def exact(self) -> bool:
         """Whether they are better than EXIF data, which are rounded and sometimes wrong."""
         return self._listed is not None
+
+    def warn(self, names: Iterable[str]) -> None:
+        """Say how many of the images a list lacks."""
+        every = list(names)
+        missing = [name for name in every if self._listed is not None and name not in self._listed]
+        if missing:
+            complain(
+                "warning", f"--cameras names none for {len(missing)} of {len(every)} images, such as {missing[0]!r}"
+            )
 
     def find(self, name: str, source: Path) -> "Camera | None":
         """Of image `name` in a folder, an image file or a COLMAP database; None when nothing is known."""

@@ -84,6 +84,7 @@ def localize(
         raise InputError(f"the model in {model} has no points, so nothing can be localized in it: triangulate it again")
     stored = _map_features(model, features, kind)
     asked = _queries(queries, stored, kind, max_features)
+    given.warn(query.name for query in asked)
     chosen = _images(asked, sparse, stored, pairs)
     most = _iterations(asked, stored) if iterations is None else iterations
     search = PoseSearch(most, max_error, min_inliers)
@@ -129,12 +130,15 @@ class _Query:
         return localizer.locate(features, camera, known, images)
 
     def _camera(self, given: KnownCameras, features: "Features | PrivateFeatures") -> "tuple[Camera, bool]":
-        from featveil.geometry.database import guess_camera
+        from featveil.geometry.database import check_size, guess_camera
 
         camera = given.find(self.name, self.path)
         if camera is None and features.image_size is None:
             raise InputError(f"neither size nor camera of {self.name!r} is known: name its intrinsics with --cameras")
-        return (camera, True) if camera is not None else (guess_camera(features.image_size or (0, 0)), False)
+        if camera is None:
+            return guess_camera(features.image_size or (0, 0)), False
+        check_size(camera, features.image_size, self.name)
+        return camera, True
 
 
 def _check_outputs(outputs: tuple[Path, ...], inputs: list[Path]) -> None:

@@ -8,7 +8,7 @@ import typer
 
 from featveil.cli.cameras import CamerasFile, KnownCameras
 from featveil.cli.console import Json, complain, number, progress, show
-from featveil.cli.map_features import Hiding, map_features
+from featveil.cli.map_features import PRIVATE, RAW, Hiding, map_features
 from featveil.cli.methods import (
     Apart,
     Confounders,
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 PICTURE = "model.png"
 
 _SETTINGS = "settings.json"
+_NAMED = 8  # images that are listed as not registered
+_MADE = (PRIVATE, RAW, "database.db", *(f"{part}.{end}" for part in ("images", "points3D") for end in ("bin", "txt")))
 
 
 def map_images(
@@ -72,6 +74,7 @@ def map_images(
 
     Example: featveil map photos/ --out map/ --dimension 2
     """
+    from featveil.formats.pairs import read_pairs
     from featveil.geometry.colmap import pycolmap
     from featveil.geometry.models import read_model
     from featveil.tasks.map_building import build
@@ -89,10 +92,14 @@ def map_images(
     matching = {"ratio": ratio, "on_sphere": on_sphere, "rule": rule}
     _check_matching(matching)
     settings = {"images": str(images.resolve()), "defense": defense or "lifting", "apart": apart, "kind": kind}
-    settings |= {"max_features": max_features, **matching}
+    settings |= {"max_features": max_features, "pairs": None if pairs is None else str(pairs.resolve()), **matching}
+    if images.is_dir() and out.resolve().is_relative_to(images.resolve()):
+        raise InputError(f"{out} lies in {images}, where its picture would be taken for an image: use another folder")
+    listed = None if pairs is None else read_pairs(pairs)
     hiding = Hiding(defense, options, database, database_digest, apart, kind, max_features)
     collection = map_features(images, out, hiding, lambda: _begin(out, settings))
-    wanted = None if pairs is None else _pairs(pairs, collection)
+    wanted = None if listed is None else _checked(listed, collection)
+    given.warn(collection.names)
     known = {name: camera for name in collection.names if (camera := given.find(name, images)) is not None}
     with progress("mapping") as bar:
         built = build(
@@ -125,6 +132,8 @@ def _begin(out: Path, settings: dict[str, Any]) -> None:
     make_folder(out)
     path = out / _SETTINGS
     if not path.exists():
+        if strange := next((name for name in _MADE if (out / name).exists()), None):
+            raise InputError(f"{out} has a {strange} that was not made here: use another folder")
         with replacing(path) as temporary:
             temporary.write_text(jsons.dumps(settings, indent=1), "utf-8")
         return
@@ -137,15 +146,14 @@ def _begin(out: Path, settings: dict[str, Any]) -> None:
             raise InputError(f"{out} was begun with other {name.replace('_', ' ')}: use another folder")
 
 
-def _pairs(path: Path, collection: "Collection") -> list[tuple[str, str]]:
-    from featveil.formats.pairs import read_pairs
-
-    found = read_pairs(path)
+def _checked(pairs: list[tuple[str, str]], collection: "Collection") -> list[tuple[str, str]]:
     known = set(collection.names)
-    for name in (name for pair in found for name in pair):
+    for name in (name for pair in pairs for name in pair):
         if name not in known:
-            raise InputError(f"{path} names image {name!r}, which is not in {collection.path}")
-    return found
+            raise InputError(f"the pairs name image {name!r}, which is not in {collection.path}")
+    if not pairs:
+        raise InputError("the pairs file names no pairs")
+    return pairs
 
 
 def _options(matching: dict[str, Any], database: Path | None, collection: "Collection", exact: bool) -> "MapOptions":
@@ -192,18 +200,25 @@ def _finish(built: "BuiltMap", collection: "Collection", picture: Path | None, o
         "reprojection_error": model.mean_error,
         "picture": None if picture is None else str(picture),
     }
+    left_out = sorted(set(collection.names) - set(model.views))
+    length, error = (
+        (f"{model.mean_track_length:.2f}", f"{model.mean_error:.2f} px") if len(model.points) else ("-", "-")
+    )
     lines = [
         f"features            {'private' if collection.private else 'raw'}, {collection.path}",
         f"verified pairs      {built.verified.pairs} of {built.pairs}",
         f"registered images   {len(model.views)} of {images}",
         f"sparse points       {number(len(model.points))}",
-        f"mean track length   {model.mean_track_length:.2f}",
-        f"reprojection error  {model.mean_error:.2f} px",
-        f"model in {out}" + (f", drawn in {picture}" if picture else ""),
+        f"mean track length   {length}",
+        f"reprojection error  {error}",
+        *(
+            [f"not registered      {', '.join(left_out[:_NAMED])}{', ...' * (len(left_out) > _NAMED)}"]
+            if left_out
+            else []
+        ),
+        *([f"model in {out}" + (f", drawn in {picture}" if picture else "")] if model.views else []),
     ]
-    show(result, json, "\n".join(lines))
+    show(result | {"not_registered": left_out}, json, "\n".join(lines))
     if not model.views:
-        complain(
-            "warning", "no two images could be put together: more features, or a weaker defense, give more matches"
-        )
+        complain("warning", "no images could be put together: more features, or a weaker defense, give more matches")
         raise typer.Exit(1)

@@ -62,7 +62,9 @@ def map_features(images: Path, out: Path, hiding: Hiding, begin: Callable[[], No
     sources = find_sources([images], hiding.kind, hiding.max_features)
     releases = Releases(method, Released(apart=hiding.apart), None)
     begin()
-    work = release_all(sources, PrivateFile(sources, out / PRIVATE), releases, resume=True, overwrite=False)
+    output = PrivateFile(sources, out / PRIVATE)
+    _check_gone(output.before - set(output.stored.values()), images, out)
+    work = release_all(sources, output, releases, resume=True, overwrite=False)
     _check_any(work)
     return open_collection(out / PRIVATE, hiding.kind)
 
@@ -82,17 +84,25 @@ def _as_it_is(found: "Collection", hiding: Hiding, begin: Callable[[], None]) ->
 
 
 def _extracted(images: Path, file: Path, hiding: Hiding, begin: Callable[[], None]) -> "Collection":
+    from featveil.formats import hloc
     from featveil.formats.collections import open_collection
 
     named, kind = named_images([images]), hiding.kind or "sift"
     most = hiding.max_features or FEATURES_OF_IMAGE
     work = Work(lambda path: extracted(path, kind, most), len(named))
     begin()
+    _check_gone(set(hloc.names(file) if file.exists() else ()) - set(named), images, file.parent)
     with progress("extracting") as report:
         work.report = report
         extract_to_hloc(named, file, kind, work, overwrite=False)
     _check_any(work)
     return open_collection(file, hiding.kind)
+
+
+def _check_gone(names: set[str], images: Path, out: Path) -> None:
+    """Raise InputError when an image was mapped that is not there any more, perhaps because nobody should have it."""
+    if names:
+        raise InputError(f"{out} has image {min(names)!r}, which is not in {images} any more: use another folder")
 
 
 def _check_any(work: Work[Any]) -> None:

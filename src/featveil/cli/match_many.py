@@ -56,9 +56,9 @@ def match_many(a: Path, b: Path, pairs: Path | None, out: Path | None, how: Many
     first = open_collection(a, how.kind)
     second = first if b.resolve() == a.resolve() else open_collection(b, how.kind)
     wanted = _wanted(first, second, pairs)
-    target: _Target = _Database(out, first, second) if out.suffix.lower() == ".db" else _MatchesFile(out)
-    missing = target.missing(wanted)
-    left = wanted if how.overwrite else missing
+    target: _Target = _Database(out, first, second) if out.suffix.lower() == ".db" else _MatchesFile(out, first, second)
+    target.check_names(wanted)
+    left = wanted if how.overwrite else target.missing(wanted)
     counts = _Counts(len(wanted), len(wanted) - len(left))
     with progress("matching") as report:
         target.write(_found(left, first, second, how, counts, report))
@@ -131,23 +131,45 @@ def _wanted(first: "Collection", second: "Collection", path: Path | None) -> lis
 def _check_sides(both: set[str], first: "Collection", second: "Collection") -> None:
     """In one file an image has one set of features."""
     if both:
-        raise InputError(f"image {min(both)!r} is used from both {first.path} and {second.path}: match them apart")
+        raise InputError(
+            f"image {min(both)!r} is used from both {first.path} and {second.path}: for pairs within one set give one"
+            " file twice"
+        )
 
 
 class _MatchesFile:
     """hloc's file, in which a feature has one match at most."""
 
-    def __init__(self, out: Path) -> None:
+    def __init__(self, out: Path, first: "Collection", second: "Collection") -> None:
         self.out, self.dropped, self.kept = out, 0, 0
+        self._sides = first, second
 
-    def missing(self, wanted: list[Pair]) -> list[Pair]:
-        """The pairs that the file lacks, in either order."""
-        from featveil.formats.hloc_matches import check_names, escaped, pairs_in
+    def check_names(self, wanted: list[Pair]) -> None:
+        """Raise InputError when two images would have one name in the file."""
+        from featveil.formats.hloc_matches import check_names
 
         check_names({name for pair in wanted for name in pair})
-        there = pairs_in(self.out) if self.out.exists() else set()
+
+    def missing(self, wanted: list[Pair]) -> list[Pair]:
+        """The pairs that the file lacks, in either order; raises InputError for one of features that were others."""
+        from featveil.formats.hloc_matches import escaped, pairs_in
+
+        there = pairs_in(self.out) if self.out.exists() else {}
         self.kept = len(there)
-        return [pair for pair in wanted if not {pair_of(pair, escaped), pair_of(pair[::-1], escaped)} & there]
+        left, counts = [], {}
+        for pair in wanted:
+            named = escaped(pair[0]), escaped(pair[1])
+            side = 0 if named in there else 1
+            rows = there.get(named, there.get(named[::-1]))
+            if rows is None:
+                left.append(pair)
+                continue
+            name = pair[side]
+            if name not in counts:
+                counts[name] = len(self._sides[side].read(name))
+            if counts[name] != rows:
+                raise InputError(f"{self.out} has matches of other features of image {name!r}: --overwrite them")
+        return left
 
     def write(self, found: Iterator[Found]) -> None:
         """Batch by batch."""
@@ -165,6 +187,9 @@ class _Database:
 
     def __init__(self, out: Path, first: "Collection", second: "Collection") -> None:
         self.out, self.first, self.second = out, first, second
+
+    def check_names(self, wanted: list[Pair]) -> None:
+        """A database takes all names."""
 
     def missing(self, wanted: list[Pair]) -> list[Pair]:
         """The pairs that have no matches there yet."""
@@ -186,11 +211,6 @@ class _Database:
 _Target = _MatchesFile | _Database
 
 
-def pair_of(pair: Pair, name: Callable[[str], str]) -> Pair:
-    """The pair by other names."""
-    return name(pair[0]), name(pair[1])
-
-
 def _finish(counts: _Counts, target: _Target, out: Path, json: bool) -> None:
     if target.dropped:
         complain(
@@ -198,9 +218,14 @@ def _finish(counts: _Counts, target: _Target, out: Path, json: bool) -> None:
             f"{number(target.dropped)} of {number(counts.matches)} candidates do not fit hloc's file, which has one"
             " match a feature: word sets need many; use a COLMAP .db, or featveil localize",
         )
-    result = {"out": str(out), "pairs": counts.done, "skipped": counts.skipped, "matches": counts.matches}
+    result = {
+        "out": str(out),
+        "pairs": counts.done,
+        "skipped": counts.skipped,
+        "matches": counts.matches - target.dropped,
+    }
     result |= {"without_matches": counts.empty, "dropped": target.dropped}
-    text = f"{number(counts.matches)} matches of {number(counts.done)} pairs written to {out}"
+    text = f"{number(counts.matches - target.dropped)} matches of {number(counts.done)} pairs written to {out}"
     text += f", {number(counts.skipped)} pairs there already and kept" if counts.skipped else ""
     text += f", {number(counts.empty)} pairs without a match" if counts.empty else ""
     show(result, json, text)

@@ -35,11 +35,14 @@ def check_names(names: Iterable[str]) -> None:
             raise InputError(f"{other!r} and {name!r} are the same in a matches file of hloc: rename one")
 
 
-def pairs_in(path: str | Path) -> set[tuple[str, str]]:
-    """The pairs in the file, by escaped names; raises InputError when there is no file, FormatError if damaged."""
+def pairs_in(path: str | Path) -> dict[tuple[str, str], int]:
+    """The pairs in the file, by escaped names, and how many features the first image of each has.
+
+    Raises InputError when there is no file, FormatError if damaged.
+    """
     with opened(path) as file:
         parts = [name.split("/") for name in image_names(file, _MATCHES)]
-        return {(pair[0], pair[1]) for pair in parts if len(pair) == 2}
+        return {(pair[0], pair[1]): len(numbers(file["/".join(pair)], _MATCHES)) for pair in parts if len(pair) == 2}
 
 
 def write(path: str | Path, items: Iterable[tuple[tuple[str, str], int, Matches]]) -> int:

@@ -40,12 +40,22 @@ def map_image(features: Features | PrivateFeatures, camera: Camera | None = None
 
     Raises InputError when there are no keypoints, or neither a camera nor an image size.
     """
-    if features.keypoints is None:
-        raise InputError(f"the features of image {name!r} have no keypoints, which mapping needs")
+    xy = _positions(features, name)
     if camera is None and features.image_size is None:
         raise InputError(f"neither size nor camera of image {name!r} is known: give its intrinsics")
+    if camera is not None:
+        check_size(camera, features.image_size, name)
     chosen = camera or guess_camera(features.image_size or (0, 0))
-    return MapImage(features.keypoints.xy, chosen, camera is not None)
+    return MapImage(xy, chosen, camera is not None)
+
+
+def check_size(camera: Camera, size: tuple[int, int] | None, name: str) -> None:
+    """Raise InputError when a camera is for images of another `size` (width, height), where that is known."""
+    if size is not None and (camera.width, camera.height) != tuple(size):
+        raise InputError(
+            f"the camera of {name!r} is for {camera.width} x {camera.height} pixels, and the image has {size[0]} x"
+            f" {size[1]}: scale its parameters"
+        )
 
 
 def guess_camera(size: tuple[int, int]) -> Camera:
@@ -284,9 +294,15 @@ def _translations(path: Path, sides: Mapping[str, Features | PrivateFeatures]) -
         }
 
 
+def _positions(features: Features | PrivateFeatures, name: str) -> Float32:
+    if features.keypoints is None:
+        raise InputError(f"the features of image {name!r} have no keypoints, which mapping needs")
+    return features.keypoints.xy
+
+
 def _translation(stored: Float32, features: Features | PrivateFeatures, name: str) -> Integers:
     """For each feature the keypoint of the database at the same place; of several there, each is taken once."""
-    ours = map_image(features, guess_camera((1, 1)), name).xy
+    ours = _positions(features, name)
     for places in (ours, in_half_precision(ours)):
         waiting: dict[bytes, list[int]] = {}
         for index in reversed(range(len(stored))):
