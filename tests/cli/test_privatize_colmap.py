@@ -108,3 +108,9 @@ def test_names_must_differ_between_inputs(run: Any, refused: Any, colmap: Path, 
     assert run(*command).exit_code == 0
     made = sorted(path.relative_to(tmp_path / "out").as_posix() for path in (tmp_path / "out").rglob("*.veil"))
     assert made == ["db/1.jpg.veil", "other.jpg.veil", "q.jpg.veil"]
+
+
+def test_a_database_is_no_output(refused: Any, tmp_path: Path) -> None:
+    """It would be a folder of that name."""
+    write_database(tmp_path / "database.db", {"a.jpg": tables(6, 0)})
+    assert "misleading name" in refused("privatize", tmp_path / "database.db", "--out", tmp_path / "copy.db")

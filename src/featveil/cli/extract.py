@@ -22,7 +22,7 @@ Report = Callable[[int, int], None]
 Made = TypeVar("Made")
 
 HDF5 = (".h5", ".hdf5")
-_NOT_FOLDERS = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".npz", ".npy", ".safetensors")
+_NOT_FOLDERS = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".npz", ".npy", ".safetensors", ".db")
 _FIRST_BATCH = 16
 
 
