@@ -17,7 +17,8 @@ from featveil.defenses import Lifting, Subset, privatize
 from featveil.extractors import extract
 from featveil.formats import hloc, private_hloc
 from featveil.formats.poses import write_queries
-from featveil.geometry.database import MapImage, Pair, add_matches, map_image, write_images
+from featveil.geometry.database import Pair, add_matches, write_images
+from featveil.geometry.map_images import MapImage, map_image
 from featveil.geometry.mapping import Mapping3D, build_map
 from featveil.geometry.models import SparseModel
 from featveil.geometry.verification import Verified, verify

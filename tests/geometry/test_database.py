@@ -21,18 +21,15 @@ from featveil.core.arrays import Float32
 from featveil.defenses import Lifting, privatize
 from featveil.geometry.colmap import from_colmap, pycolmap, to_colmap
 from featveil.geometry.database import (
-    MapImage,
     Pair,
     add_matches,
-    camera_from_exif,
-    guess_camera,
-    map_image,
     matched_pairs,
     opened,
     stored_images,
     write_images,
     write_matches,
 )
+from featveil.geometry.map_images import MapImage, camera_from_exif, guess_camera, map_image
 from featveil.geometry.mapping import build_map
 from featveil.geometry.verification import verify
 from rooms import STEADY, Room

@@ -8,7 +8,6 @@ import pytest
 
 from featveil.core import Camera, InputError, Matches, Pose
 from featveil.core.arrays import Float32, Integers
-from featveil.geometry.database import guess_camera
 from featveil.geometry.localization import (
     MOST_ITERATIONS,
     Correspondences,
@@ -19,6 +18,7 @@ from featveil.geometry.localization import (
     estimate_pose,
     points_at,
 )
+from featveil.geometry.map_images import guess_camera
 from featveil.geometry.models import View
 from featveil.metrics import pose_errors
 from posed_scenes import project

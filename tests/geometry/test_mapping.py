@@ -10,7 +10,8 @@ import pytest
 from colmap_databases import edit
 from featveil.core import FormatError, InputError, Matches, Pose
 from featveil.geometry.colmap import from_colmap, pycolmap, to_colmap
-from featveil.geometry.database import MapImage, add_matches, map_image, opened, write_images
+from featveil.geometry.database import add_matches, opened, write_images
+from featveil.geometry.map_images import MapImage, map_image
 from featveil.geometry.mapping import Mapping3D, build_map, register_images, triangulate
 from featveil.geometry.models import SparseModel, load_reconstruction, read_model
 from featveil.geometry.verification import verify

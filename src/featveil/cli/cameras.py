@@ -45,7 +45,7 @@ class KnownCameras:
     def find(self, name: str, source: Path) -> "Camera | None":
         """Of image `name` in a folder, an image file or a COLMAP database; None when nothing is known."""
         from featveil.formats import colmap_database
-        from featveil.geometry.database import camera_from_exif
+        from featveil.geometry.map_images import camera_from_exif
 
         if self._listed is not None:
             return self._listed.get(name)

@@ -130,7 +130,7 @@ class _Query:
         return localizer.locate(features, camera, known, images)
 
     def _camera(self, given: KnownCameras, features: "Features | PrivateFeatures") -> "tuple[Camera, bool]":
-        from featveil.geometry.database import check_size, guess_camera
+        from featveil.geometry.map_images import check_size, guess_camera
 
         camera = given.find(self.name, self.path)
         if camera is None and features.image_size is None:

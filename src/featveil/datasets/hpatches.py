@@ -15,11 +15,11 @@ import numpy as np
 
 from featveil.core import DatasetError
 from featveil.core.arrays import Float64
+from featveil.datasets.matrices import read_matrix
 
 IMAGES = (1, 2, 3, 4, 5, 6)
 _SUFFIXES = (".ppm", ".png", ".jpg", ".jpeg")
 _CHANGES = {"i_": "illumination", "v_": "viewpoint"}
-_LARGEST_TEXT = 4096
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,14 +99,7 @@ def _homography(path: Path) -> Float64:
     """The (3, 3) matrix of a file, for keypoints whose first pixel centre is (0.5, 0.5)."""
     if not path.is_file():
         raise DatasetError(f"scene {path.parent} lacks {path.name}, the homography from image 1")
-    try:
-        with path.open("rb") as file:
-            numbers = np.array([float(word) for word in file.read(_LARGEST_TEXT).split()])
-    except (OSError, ValueError) as error:
-        raise DatasetError(f"cannot read {path}: expected nine numbers as text") from error
-    if numbers.shape != (9,) or not np.isfinite(numbers).all():
-        raise DatasetError(f"{path} must hold nine finite numbers, got {numbers.size}")
-    matrix = numbers.reshape(3, 3)
+    matrix = read_matrix(path)
     if np.linalg.matrix_rank(matrix) < 3:
         raise DatasetError(f"{path} is not a homography: the matrix cannot be inverted")
     to_ours = np.array([[1, 0, 0.5], [0, 1, 0.5], [0, 0, 1]])

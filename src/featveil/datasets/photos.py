@@ -8,17 +8,15 @@ The principal point of such a file is half the full size, so a smaller copy of t
 
 from pathlib import Path
 
-import numpy as np
-
 from featveil.core import Camera, DatasetError, InputError
 from featveil.core.arrays import Float64
+from featveil.datasets.matrices import read_matrix
 from featveil.datasets.scenes import MapScene
 from featveil.extractors import image_files, read_image
 
 CALIBRATION = "images_K.txt"
 
 _PLACES = ("images", "mapping")
-_LARGEST_TEXT = 4096
 _SAME_SHAPE = 0.02  # by which the sides' scales may differ: the principal point is only about the middle
 
 
@@ -70,14 +68,7 @@ def _cameras(images: dict[str, Path], calibration: Path) -> dict[str, Camera]:
 
 def _matrix(path: Path) -> Float64:
     """The (3, 3) calibration matrix of a file, with positive focal lengths and principal point."""
-    try:
-        with path.open("rb") as file:
-            numbers = np.array([float(word) for word in file.read(_LARGEST_TEXT).split()])
-    except (OSError, ValueError) as error:
-        raise DatasetError(f"cannot read {path}: expected nine numbers as text") from error
-    if numbers.shape != (9,) or not np.isfinite(numbers).all():
-        raise DatasetError(f"{path} must hold nine finite numbers, got {numbers.size}")
-    matrix = numbers.reshape(3, 3)
+    matrix = read_matrix(path)
     off = [matrix[0, 1], matrix[1, 0], *matrix[2] - [0, 0, 1]]
     if any(off) or min(matrix[0, 0], matrix[1, 1], matrix[0, 2], matrix[1, 2]) <= 0:
         raise DatasetError(f"{path} must hold fx 0 cx, 0 fy cy, 0 0 1 with positive numbers")

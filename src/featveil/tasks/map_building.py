@@ -13,15 +13,8 @@ from pathlib import Path
 
 from featveil.core import Camera, Features, InputError, Matches, PrivateFeatures, WordSets
 from featveil.core.files import make_folder
-from featveil.geometry.database import (
-    Pair,
-    add_matches,
-    check_images,
-    map_image,
-    matched_pairs,
-    stored_images,
-    write_images,
-)
+from featveil.geometry.database import Pair, add_matches, check_images, matched_pairs, stored_images, write_images
+from featveil.geometry.map_images import map_image
 from featveil.geometry.mapping import Mapping3D, build_map
 from featveil.geometry.models import SparseModel
 from featveil.geometry.neighbours import well_supported
