@@ -1,1 +1,1 @@
-"""Files <-> Features and PrivateFeatures: the `.veil` wire format and hloc's HDF5, one module each."""
+"""Files <-> features, matches, pairs, poses: the `.veil` wire format, hloc's files and COLMAP's, one module each."""

@@ -1,4 +1,4 @@
-"""Matches -> geometry: which of them agree on one view of the scene."""
+"""Matches -> homography, pose, map: which of them agree on one view of the scene. The only home of pycolmap."""
 
 from featveil.geometry.candidates import agreeing_by_chance, agreeing_candidates
 from featveil.geometry.homography import Homography, agreeing, find_homography

@@ -1,1 +1,2 @@
-"""Dataset + scheme -> records; and what a mechanism amounts to before or without any data (planning, sampler_audit)."""
+"""Dataset + scheme -> records; what a mechanism amounts to without any data (planning, sampler_audit); and the chains
+of several folders that `featveil map` and `localize` run (map_building, localizing)."""
