@@ -38,6 +38,6 @@ clean:  ## remove everything that make created
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[attacks,colmap]"
 	touch $@
 
-.venv/.dev: .venv/bin/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
+.venv/.dev: .venv/bin/python pyproject.toml constraints.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
 	touch $@

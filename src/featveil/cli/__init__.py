@@ -15,9 +15,11 @@ from featveil.cli import (
     ledger,
     localize,
     match,
+    patches,
     pool,
     privatize,
     subset,
+    train,
 )
 from featveil.cli import map as mapping
 from featveil.cli.console import complain, drop_stdout, show_warnings
@@ -93,6 +95,8 @@ app.command()(audit.audit)
 app.add_typer(subset.app, name="subset")
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(pool.app, name="pool")
+app.add_typer(patches.app, name="patches")
+app.add_typer(train.app, name="train")
 app.add_typer(bench.app, name="bench")
 app.command()(demo.demo)
 

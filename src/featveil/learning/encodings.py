@@ -1,0 +1,165 @@
+"""Descriptors at keypoints -> what an inversion network reads: one row of numbers for each feature, and its cells.
+
+Equal subspaces give equal rows, whatever offset and basis they were released with, and so do equal word sets.
+No torch here: a trained network is fed the same way by whoever runs it.
+"""
+
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, Self, assert_never, get_args
+
+import numpy as np
+
+from featveil.core import Descriptors, InputError, Keypoints, Points, Subspaces, WordSets
+from featveil.core.arrays import Float32, Integers
+
+Representation = Literal["points", "subspaces", "words"]
+Geometry = Literal["positions", "full", "either"]
+
+STRIDES = (2, 4, 8, 16, 32)  # pixels of a cell on each level of the pyramid
+_GEOMETRY = 7  # two offsets within the finest cell; known or not, cosine, sine, scale, response
+_SMALLEST_COARSE = 1.0  # sigma in pixels; below it a keypoint is on the finest level only
+_USUAL = 1.5  # sigma in pixels, where it is not told
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """What a network reads: descriptors of `kind` and `size` d, sent as `representation`, and which geometry.
+
+    `count` is the dimension m of subspaces, the size k of word sets, and 1 for points. `codebook` is the digest of the
+    words. Geometry "positions" is position only, "full" has scale, orientation and response, "either" takes both.
+    """
+
+    kind: str
+    size: int = 128
+    representation: Representation = "points"
+    count: int = 1
+    geometry: Geometry = "positions"
+    codebook: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.representation not in get_args(Representation):
+            raise InputError(f"representation must be one of {', '.join(get_args(Representation))}")
+        if self.geometry not in get_args(Geometry):
+            raise InputError(f"geometry must be one of {', '.join(get_args(Geometry))}, got {self.geometry!r}")
+        if min(self.size, self.count) < 1:
+            raise InputError("an encoding has at least one number a descriptor")
+
+    @classmethod
+    def of(cls, descriptors: Descriptors, kind: str, geometry: Geometry, words: Float32 | None = None) -> Self:
+        """The encoding of such descriptors; `words` (K, d) is the codebook of word sets."""
+        match descriptors:
+            case Points():
+                return cls(kind, descriptors.size, "points", 1, geometry)
+            case Subspaces():
+                return cls(kind, descriptors.size, "subspaces", descriptors.dimension, geometry)
+            case WordSets():
+                size = 0 if words is None else int(words.shape[1])
+                return cls(kind, size, "words", descriptors.subset_size, geometry, descriptors.codebook)
+        assert_never(descriptors)
+
+    @property
+    def columns(self) -> int:
+        """Numbers of a row."""
+        vectors = self.count + 1 if self.representation == "subspaces" else self.count
+        return vectors * self.size + _GEOMETRY
+
+    def check(self, other: "Encoding") -> None:
+        """Raise InputError unless features encoded as `other` can be read by a network of this encoding."""
+        for name in ("kind", "size", "representation", "count", "codebook"):
+            ours, theirs = getattr(self, name), getattr(other, name)
+            if ours != theirs:
+                raise InputError(
+                    f"this inverter was trained on {name} {_short(ours)}, the features have {_short(theirs)}"
+                )
+
+    def rows(self, descriptors: Descriptors, keypoints: Keypoints, words: Float32 | None = None) -> Float32:
+        """One row for each feature, (n, columns). Raises InputError for features of another encoding."""
+        self.check(Encoding.of(descriptors, self.kind, self.geometry, words))
+        return np.concatenate([_vectors(descriptors, words), self._geometry(keypoints)], axis=1)
+
+    def _geometry(self, keypoints: Keypoints) -> Float32:
+        made = np.zeros((len(keypoints), _GEOMETRY), np.float32)
+        made[:, :2] = keypoints.xy / STRIDES[0] % 1 - 0.5
+        full = keypoints.scale is not None and keypoints.orientation is not None and keypoints.response is not None
+        if self.geometry == "full" and not full:
+            raise InputError("this inverter reads scale, orientation and response of keypoints, and these have none")
+        if self.geometry == "positions" or not full:
+            return made
+        assert keypoints.scale is not None and keypoints.orientation is not None and keypoints.response is not None
+        angle = np.deg2rad(keypoints.orientation)
+        logarithm = np.log2(np.maximum(keypoints.scale, 0.1))
+        made[:, 2:] = np.stack(
+            [np.ones_like(angle), np.cos(angle), np.sin(angle), logarithm - 1, 20 * keypoints.response], axis=1
+        )
+        return made
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, for a file."""
+        return asdict(self)
+
+
+def cells(keypoints: Keypoints, width: int, height: int, by_scale: bool) -> Integers:
+    """The cell (n, levels) of each keypoint on each level, row by row; one past the last where it has none.
+
+    Every keypoint is on the finest level, and on the level of its size; without `by_scale` all have one size.
+    `width` and `height` are pixels, multiples of the coarsest stride; keypoints beyond the edge count as on it.
+    """
+    made = np.empty((len(keypoints), len(STRIDES)), np.int64)
+    scale = keypoints.scale if by_scale and keypoints.scale is not None else np.full(len(keypoints), _USUAL)
+    level = 1 + np.log2(np.maximum(scale, 0.1) / _SMALLEST_COARSE)
+    for place, stride in enumerate(STRIDES):
+        columns, rows = width // stride, height // stride
+        x = np.clip(keypoints.xy[:, 0] / stride, 0, columns - 1).astype(np.int64)
+        y = np.clip(keypoints.xy[:, 1] / stride, 0, rows - 1).astype(np.int64)
+        there = np.clip(np.floor(level), 0, len(STRIDES) - 1) == place if place else np.ones(len(keypoints), bool)
+        made[:, place] = np.where(there, y * columns + x, rows * columns)
+    return made
+
+
+def canonical(subspaces: Subspaces) -> Float32:
+    """Offset and basis (n, m + 1, d) that depend on the subspace alone.
+
+    The offset is the point nearest to zero. The basis is the orthonormal one nearest to m fixed directions, the first
+    rows of a cosine transform: of all bases of a subspace one is nearest, unless a direction is orthogonal to it.
+    """
+    basis, offset = subspaces.basis.astype(np.float64), subspaces.offset.astype(np.float64)
+    n, m, d = basis.shape
+    nearest = offset - np.einsum("nij,nik,nk->nj", basis, basis, offset, optimize=True)
+    # R Bt = U S Vt, and U Vt B is the basis: turning B by Q turns R Bt by Qt, and the product stays.
+    left, _, right = np.linalg.svd(cosines(m, d) @ basis.transpose(0, 2, 1))
+    made = np.concatenate([nearest[:, None], left @ right @ basis], axis=1)
+    return np.asarray(made, np.float32).reshape(n, m + 1, d)
+
+
+def cosines(count: int, size: int) -> Float32:
+    """The first rows (count, size) of the orthonormal cosine transform."""
+    rows = np.cos(np.pi * np.arange(count)[:, None] * (np.arange(size) + 0.5) / size)
+    return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True), np.float32)
+
+
+def _vectors(descriptors: Descriptors, words: Float32 | None) -> Float32:
+    match descriptors:
+        case Points():
+            return _rooted(descriptors.values)
+        case Subspaces():
+            n, m, d = descriptors.basis.shape
+            return canonical(descriptors).reshape(n, (m + 1) * d) * np.float32(np.sqrt(d))
+        case WordSets():
+            if words is None:
+                raise InputError("word sets are read with their codebook: give it")
+            if len(words) != descriptors.codebook_size:
+                raise InputError(f"the codebook has {len(words)} words, the sets are of {descriptors.codebook_size}")
+            found = _rooted(np.asarray(words, np.float32))[descriptors.words]
+            return np.ascontiguousarray(found.reshape(len(descriptors), -1))
+    assert_never(descriptors)
+
+
+def _rooted(values: Float32) -> Float32:
+    """Signed square roots of mean square 1, which a network tells apart more easily than a few large values."""
+    sums = np.abs(values).sum(axis=1, keepdims=True)
+    shares = np.abs(values) / np.where(sums > 0, sums, 1)
+    return np.asarray(np.sign(values) * np.sqrt(shares * values.shape[1]), np.float32)
+
+
+def _short(value: object) -> str:
+    return str(value)[:16]

@@ -1,0 +1,130 @@
+"""What a network that was trained to recognise photographs sees in a picture: for perceptual losses.
+
+VGG16 as the papers have it (after its first, third and seventh convolution, layers 2, 9 and 16 with their
+activations counted), or the first eleven blocks of EfficientNet-lite0. Weights come from a file that the user has.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from featveil.core.errors import FormatError, InputError
+
+_MEAN, _DEVIATION = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+_VGG = (64, 64, 0, 128, 128, 0, 256, 256, 256)  # channels of each convolution; 0 halves the picture
+_VGG_SEEN = (2, 9, 16)
+# Expansion, kernel, stride and channels of the blocks.
+_LITE = (
+    (1, 3, 1, 16),
+    (6, 3, 2, 24),
+    (6, 3, 1, 24),
+    (6, 5, 2, 40),
+    (6, 5, 1, 40),
+    (6, 3, 2, 80),
+    (6, 3, 1, 80),
+    (6, 3, 1, 80),
+    (6, 5, 1, 112),
+    (6, 5, 1, 112),
+    (6, 5, 1, 112),
+)
+_LITE_SEEN = (0, 2, 4, 10)
+
+
+def load_weights(path: Path) -> dict[str, Tensor]:
+    """The tensors of a file, read without running code in it: safetensors, or torch's own with weights only."""
+    if not path.is_file():
+        raise InputError(f"there is no weights file {path}")
+    try:
+        if path.suffix == ".safetensors":
+            return load_file(path)
+        loaded: Any = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch raises many kinds, of which none is promised
+        raise FormatError(f"{path} is no file of weights alone, or damaged") from error
+    found = loaded.get("state_dict", loaded) if isinstance(loaded, dict) else None
+    if not isinstance(found, dict) or not all(isinstance(value, Tensor) for value in found.values()):
+        raise FormatError(f"{path} holds something else than weights by name")
+    return found
+
+
+def load_features(path: Path) -> nn.Module:
+    """Pictures (b, 3, h, w) in 0 to 1 -> what each of some layers sees; its weights do not change.
+
+    Raises FormatError for weights of another network.
+    """
+    weights = load_weights(path)
+    made: nn.Module = _Vgg() if "features.0.weight" in weights else _Lite()
+    wanted = made.state_dict()
+    kept = {name: weights[name] for name in wanted if name in weights}
+    missing = [name for name in wanted if name not in kept and not name.endswith("num_batches_tracked")]
+    if missing or any(kept[name].shape != wanted[name].shape for name in kept):
+        raise FormatError(f"{path} holds weights of another network than VGG16 or EfficientNet-lite0")
+    made.load_state_dict(kept, strict=False)
+    return made.eval().requires_grad_(False)
+
+
+def _normalised(pictures: Tensor) -> Tensor:
+    mean, deviation = (pictures.new_tensor(values).view(1, 3, 1, 1) for values in (_MEAN, _DEVIATION))
+    return (pictures - mean) / deviation
+
+
+class _Vgg(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        layers: list[nn.Module] = []
+        before = 3
+        for width in _VGG:
+            layers += [nn.MaxPool2d(2)] if width == 0 else [nn.Conv2d(before, width, 3, padding=1), nn.ReLU()]
+            before = width or before
+        self.features = nn.Sequential(*layers)
+
+    def forward(self, pictures: Tensor) -> list[Tensor]:
+        seen, current = [], _normalised(pictures)
+        for place, layer in enumerate(self.features):
+            current = layer(current)
+            if place in _VGG_SEEN or place == len(self.features) - 1:
+                seen.append(current)
+        return seen[: len(_VGG_SEEN)]
+
+
+class _Lite(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self._conv_stem = nn.Conv2d(3, 32, 3, stride=2, padding=1, bias=False)
+        self._bn0 = nn.BatchNorm2d(32, eps=1e-3)
+        blocks, before = [], 32
+        for expansion, kernel, stride, width in _LITE:
+            blocks.append(_LiteBlock(before, expansion, kernel, stride, width))
+            before = width
+        self._blocks = nn.ModuleList(blocks)
+
+    def forward(self, pictures: Tensor) -> list[Tensor]:
+        current = nn.functional.relu6(self._bn0(self._conv_stem(_normalised(pictures))))
+        seen = []
+        for place, block in enumerate(self._blocks):
+            current = block(current)
+            if place in _LITE_SEEN:
+                seen.append(current)
+        return seen
+
+
+class _LiteBlock(nn.Module):
+    def __init__(self, before: int, expansion: int, kernel: int, stride: int, width: int) -> None:
+        super().__init__()
+        inner = before * expansion
+        if expansion > 1:
+            self._expand_conv = nn.Conv2d(before, inner, 1, bias=False)
+            self._bn0 = nn.BatchNorm2d(inner, eps=1e-3)
+        self._depthwise_conv = nn.Conv2d(inner, inner, kernel, stride, kernel // 2, groups=inner, bias=False)
+        self._bn1 = nn.BatchNorm2d(inner, eps=1e-3)
+        self._project_conv = nn.Conv2d(inner, width, 1, bias=False)
+        self._bn2 = nn.BatchNorm2d(width, eps=1e-3)
+        self._expands, self._passes = expansion > 1, stride == 1 and before == width
+
+    def forward(self, grid: Tensor) -> Tensor:
+        inner = nn.functional.relu6(self._bn0(self._expand_conv(grid))) if self._expands else grid
+        inner = nn.functional.relu6(self._bn1(self._depthwise_conv(inner)))
+        made: Tensor = self._bn2(self._project_conv(inner))
+        return grid + made if self._passes else made

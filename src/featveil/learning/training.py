@@ -1,0 +1,244 @@
+"""Training an inverter within a time budget: resumable, stopped early when validation no longer gains."""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from featveil.core.arrays import Float32, Integers
+from featveil.core.errors import FeatveilError, InputError
+from featveil.learning.checkpoints import check_same, load_checkpoint, save_checkpoint
+from featveil.learning.encodings import STRIDES
+from featveil.learning.inversion import Inverter
+from featveil.learning.losses import Loss, luma, ssim
+
+_CLIP, _DECAY, _WARM_UP = 1.0, 0.995, 100
+_SAVE_EVERY = 60.0  # seconds
+_LAST_PART = 0.25  # of the budget, over which the rate falls to zero
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """What a network reads of one picture, and the picture (h, w, 3) uint8."""
+
+    rows: Float32
+    cells: Integers
+    image: NDArray[np.uint8]
+
+
+class Samples(Protocol):
+    """Where a training takes its pictures from."""
+
+    validation: Sequence[Sample]
+
+    def batch(self, step: int, count: int) -> Sequence[Sample]:
+        """The samples of a step: the same ones whenever it is asked for."""
+        ...
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How long and how: `minutes` of training or `steps`, whichever ends first, those before a stop included."""
+
+    minutes: float = 20.0
+    steps: int | None = None
+    batch: int = 4
+    rate: float = 1.2e-3
+    seed: int = 0
+    evaluations: int = 20
+    patience: int = 8
+    threads: int | None = None
+    device: str = "cpu"
+
+    def __post_init__(self) -> None:
+        if not self.minutes > 0 or not math.isfinite(self.minutes):
+            raise InputError(f"minutes must be a number above 0, got {self.minutes!r}")
+        for name in ("batch", "evaluations", "patience", "steps", "threads"):
+            value = getattr(self, name)
+            if value is not None and (type(value) is not int or value < 1):
+                raise InputError(f"{name} must be a whole number of at least 1, got {value!r}")
+        if not 0 < self.rate < 1:
+            raise InputError(f"rate must be between 0 and 1, got {self.rate}")
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a training is: the share of its budget that is spent, steps, mean loss of late, best validation SSIM."""
+
+    spent: float
+    step: int
+    loss: float
+    best: float
+
+
+Report = Callable[[Progress], None]
+
+
+class Trainer:
+    """One training: network, moving average, optimiser and checkpoint file."""
+
+    def __init__(
+        self, network: Inverter, loss: Loss, settings: Settings, checkpoint: Path, identity: dict[str, Any]
+    ) -> None:
+        if settings.threads:
+            torch.set_num_threads(settings.threads)
+        self.settings, self.loss, self.checkpoint = settings, loss, checkpoint
+        self.identity = {**identity, **{key: asdict(settings)[key] for key in ("batch", "rate", "seed")}}
+        self.device = torch.device(settings.device)
+        self.network = network.to(self.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.average = {name: value.detach().clone() for name, value in self.network.state_dict().items()}
+        self.best = {name: value.clone() for name, value in self.average.items()}
+        self.optimiser = torch.optim.AdamW(
+            self.network.parameters(), settings.rate, betas=(0.9, 0.99), weight_decay=1e-4
+        )
+        self.step, self.seconds, self.best_score, self.since_best = 0, 0.0, -1.0, 0
+        self.history: list[list[float]] = []
+
+    def run(self, samples: Samples, report: Report = lambda progress: None) -> None:
+        """Train until the budget is spent or validation stops gaining; Ctrl-C saves, so that the next run goes on.
+
+        Raises FeatveilError when the loss is no number; the last good state stays in the checkpoint.
+        """
+        if self.checkpoint.exists():
+            self._load()
+        losses: list[float] = []
+        last, saved = time.monotonic(), self.seconds
+        try:
+            while (spent := self._spent()) < 1 and self.since_best < self.settings.patience:
+                losses.append(self._step(samples.batch(self.step, self.settings.batch), spent))
+                self.step += 1
+                self.seconds += time.monotonic() - last
+                if self._spent() >= min(1.0, (len(self.history) + 1) / self.settings.evaluations):
+                    self._evaluate(samples.validation)
+                if self.seconds - saved > _SAVE_EVERY:
+                    self._save()
+                    saved = self.seconds
+                last = time.monotonic()  # evaluating and saving are not training
+                report(Progress(self._spent(), self.step, float(np.mean(losses[-50:])), self.best_score))
+        finally:
+            if losses and math.isfinite(losses[-1]):
+                self._save()
+        self.network.load_state_dict(self.best)
+
+    def _spent(self) -> float:
+        """The share of the budget that is spent."""
+        settings = self.settings
+        return max(self.seconds / (60 * settings.minutes), self.step / settings.steps if settings.steps else 0.0)
+
+    def _step(self, batch: Sequence[Sample], progress: float) -> float:
+        rate = self.settings.rate * min(1.0, (1 - progress) / _LAST_PART, (self.step + 1) / _WARM_UP)
+        for group in self.optimiser.param_groups:
+            group["lr"] = max(rate, 0.0)
+        rows, cells, frame, images = collate(batch, self.device)
+        self.network.train()
+        with reduced_precision(self.device):
+            painted = self.network(rows, cells, frame)
+        loss = self.loss(painted.float(), images)
+        value = float(loss.detach())
+        if not math.isfinite(value):
+            kept = "the last good state is kept" if self.checkpoint.exists() else "nothing was saved yet"
+            raise FeatveilError(f"the loss is no number after {self.step} steps ({kept}): train with a smaller rate")
+        self.optimiser.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(self.network.parameters(), _CLIP)
+        self.optimiser.step()
+        decay = min(_DECAY, (1 + self.step) / (10 + self.step))
+        for name, now in self.network.state_dict().items():
+            self.average[name].lerp_(now, 1 - decay)
+        return value
+
+    def _evaluate(self, validation: Sequence[Sample]) -> None:
+        trained = {name: value.clone() for name, value in self.network.state_dict().items()}
+        self.network.load_state_dict(self.average)
+        score = float(np.mean([validation_ssim(self.network, sample, self.device) for sample in validation]))
+        self.network.load_state_dict(trained)
+        self.history.append([round(self.seconds, 1), self.step, round(score, 4)])
+        self.since_best += 1
+        if score > self.best_score:
+            self.best = {name: value.clone() for name, value in self.average.items()}
+            self.best_score, self.since_best = score, 0
+
+    def _save(self) -> None:
+        tensors = {f"network.{name}": value for name, value in self.network.state_dict().items()}
+        tensors |= {f"average.{name}": value for name, value in self.average.items()}
+        tensors |= {f"best.{name}": value for name, value in self.best.items()}
+        moments = self.optimiser.state_dict()["state"]
+        for place, state in moments.items():
+            tensors |= {f"moment.{place}.{key}": value for key, value in state.items()}
+        keys = ("step", "seconds", "best_score", "since_best", "history")
+        state = {"identity": self.identity, **{key: getattr(self, key) for key in keys}}
+        save_checkpoint(self.checkpoint, tensors, state)
+
+    def _load(self) -> None:
+        tensors, state = load_checkpoint(self.checkpoint)
+        check_same(self.checkpoint, state.get("identity", {}), self.identity)
+        for part, target in (("average", self.average), ("best", self.best)):
+            for name in target:
+                target[name] = tensors[f"{part}.{name}"].to(self.device)
+        self.network.load_state_dict({name: tensors[f"network.{name}"] for name in self.average})
+        moments: dict[int, dict[str, Tensor]] = {}
+        for name, value in tensors.items():
+            if name.startswith("moment."):
+                _, place, key = name.split(".")
+                moments.setdefault(int(place), {})[key] = value
+        self.optimiser.load_state_dict({**self.optimiser.state_dict(), "state": moments})
+        for key in ("step", "seconds", "best_score", "since_best", "history"):
+            setattr(self, key, state[key])
+
+
+def start_from(network: Inverter, path: Path) -> list[str]:
+    """Take over what fits of the best network of a checkpoint; the names of the tensors that do not.
+
+    Raises InputError when it is a checkpoint of another architecture.
+    """
+    stored = {name.removeprefix("best."): value for name, value in load_checkpoint(path)[0].items()}
+    fresh = []
+    for name, value in network.state_dict().items():
+        if name in stored and stored[name].shape == value.shape:
+            value.copy_(stored[name])
+        else:
+            fresh.append(name)
+    if any(not name.startswith("reader.0.") for name in fresh):
+        raise InputError(f"{path} is of another architecture or size: nothing can be taken over from it")
+    return fresh
+
+
+def collate(batch: Sequence[Sample], device: torch.device) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Rows, cells, frame and pictures (b, 3, h, w) of samples of one size, for `Inverter`."""
+    height, width = batch[0].image.shape[:2]
+    cells = []
+    for place, sample in enumerate(batch):
+        sizes = sample_cells(width, height)
+        there = sample.cells < sizes
+        cells.append(np.where(there, sample.cells + place * sizes, len(batch) * sizes))
+    rows = torch.from_numpy(np.concatenate([sample.rows for sample in batch]))
+    images = torch.from_numpy(np.stack([sample.image for sample in batch])).permute(0, 3, 1, 2).float() / 255
+    frame = torch.zeros(len(batch), height // 32, width // 32)
+    return rows.to(device), torch.from_numpy(np.concatenate(cells)).to(device), frame.to(device), images.to(device)
+
+
+def sample_cells(width: int, height: int) -> Integers:
+    """How many cells a picture has on each level."""
+    return np.array([(width // stride) * (height // stride) for stride in STRIDES], np.int64)
+
+
+def validation_ssim(network: Inverter, sample: Sample, device: torch.device) -> float:
+    """Grey SSIM of what the network paints of one sample."""
+    rows, cells, frame, images = collate([sample], device)
+    network.eval()
+    with torch.inference_mode(), reduced_precision(device):
+        painted = network(rows, cells, frame)
+    return float(ssim(luma(painted.float().clamp(0, 1)), luma(images)))
+
+
+def reduced_precision(device: torch.device) -> torch.autocast:
+    """bfloat16 where the machine computes with it, which halves the time; float32 elsewhere."""
+    able = device.type != "cpu" or bool(getattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)())
+    return torch.autocast(device.type, torch.bfloat16, enabled=able)

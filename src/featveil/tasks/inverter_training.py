@@ -1,0 +1,170 @@
+"""Photographs -> a trained inverter of what one defense sends: the direct inversion attack.
+
+Papers: affine-subspace-embeddings.txt 4.2 (direct inversion), ldp-feat.txt 6.3, ninjadesc.txt 3.2. The attacker has
+photographs of his own, the defense and all that is public of it, and makes as many releases as he likes.
+"""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import featveil
+from featveil.core import Defense, InputError, PrivateFeatures
+from featveil.core.files import check_folder
+from featveil.learning.encodings import Geometry
+from featveil.metrics.reconstruction import Reconstruction, compare
+from featveil.tasks.generators import generator
+from featveil.tasks.photo_samples import Piece, Pieces, Recipe, make_pieces
+from featveil.tasks.resuming import Report
+
+if TYPE_CHECKING:
+    from featveil.inverters import Inverter
+    from featveil.learning.training import Progress, Settings
+
+_MOST_TESTED = 32
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is to be trained: on the photographs of `images`, against `defense`.
+
+    `loss` is "structure" or "perceptual"; the latter needs `loss_weights`, a file of VGG16 or EfficientNet-lite0.
+    `start` is a checkpoint of another training whose network is the beginning. `data_note` and `licence` go into the
+    card as they are.
+    """
+
+    images: Path
+    defense: Defense
+    kind: str = "sift"
+    geometry: Geometry = "positions"
+    architecture: str = "unet"
+    size: str = "small"
+    loss: str = "structure"
+    loss_weights: Path | None = None
+    start: Path | None = None
+    recipe: Recipe = field(default_factory=Recipe)
+    data_note: str = ""
+    licence: str = ""
+
+    def __post_init__(self) -> None:
+        if self.recipe.kind != self.kind:
+            object.__setattr__(self, "recipe", replace(self.recipe, kind=self.kind))
+
+
+def checkpoint_of(out: Path) -> Path:
+    """Where a training that writes `out` keeps its state."""
+    return out.with_name(f"{out.stem}.checkpoint.safetensors")
+
+
+def train_inverter(
+    request: Request,
+    out: Path,
+    cache: Path,
+    settings: "Settings",
+    extracting: Report = lambda done, total: None,
+    training: "Callable[[Progress], None]" = lambda progress: None,
+) -> dict[str, Any]:
+    """Train, write the inverter to `out` and return its card; the same call goes on where a stopped one was.
+
+    Raises MissingExtraError without torch, InputError for photographs or settings that cannot be used.
+    """
+    from featveil.learning.exporting import check_exportable, export_inverter
+    from featveil.learning.inversion import make_inverter
+    from featveil.learning.losses import make_loss
+    from featveil.learning.training import Trainer, start_from
+    from featveil.tasks.inverter_samples import Release, ReleasedSamples
+
+    check_exportable()
+    check_folder(out.parent)
+    loss = make_loss(request.loss, request.loss_weights)
+    make_pieces(request.images, cache, request.recipe, extracting)
+    parts = {part: Pieces(cache, request.kind, part) for part in ("training", "validation", "test")}
+    release = Release(request.defense, request.kind, request.geometry)
+    samples = ReleasedSamples(parts["training"], parts["validation"], release, settings.seed)
+    network = make_inverter(samples.encoding.columns, request.architecture, request.size, settings.seed)
+    if request.start is not None:
+        start_from(network, request.start)
+    stated = _stated(request, samples.encoding.to_json())
+    trainer = Trainer(network, loss, settings, checkpoint_of(out), stated)
+    trainer.run(samples, training)
+    card = stated | {
+        "featveil": featveil.__version__,
+        "steps": trainer.step,
+        "batch": settings.batch,
+        "rate": settings.rate,
+        "seed": settings.seed,
+        "minutes": round(trainer.seconds / 60, 1),
+        "parameters": sum(value.numel() for value in network.parameters()),
+        "validation_ssim": [entry[2] for entry in trainer.history],
+        "photographs": {part: len(pieces.names()) for part, pieces in parts.items()},
+        "pieces": {part: len(pieces) for part, pieces in parts.items()},
+    }
+    export_inverter(out, trainer.network, samples.encoding, card)
+    return _tested(out, trainer.network, samples.encoding, card, release, parts["test"])
+
+
+def score(inverter: "Inverter", release: Any, piece: Piece, geometry: bool, seed: int = 0) -> Reconstruction:
+    """How near the inverter comes to a piece of which it sees one release."""
+    return compare(reconstruct(inverter, release, piece, geometry, seed), piece.image)
+
+
+def reconstruct(inverter: "Inverter", release: Any, piece: Piece, geometry: bool, seed: int = 0) -> Any:
+    """What the inverter paints of one release of a piece."""
+    rng = generator(seed, "test", str(len(piece.features)))
+    keypoints = piece.features.keypoints
+    assert keypoints is not None
+    seen = PrivateFeatures(
+        release.defense.privatize(piece.features.descriptors, rng),
+        release.kind,
+        release.defense.spec(),
+        release.defense.guarantee(),
+        keypoints if geometry else keypoints.positions_only(),
+        piece.features.image_size,
+    )
+    return inverter.invert(seen, release.words)
+
+
+def _stated(request: Request, encoding: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "encoding": encoding,
+        "defense": request.defense.spec(),
+        "architecture": request.architecture,
+        "size": request.size,
+        "loss": request.loss,
+        "recipe": asdict(request.recipe),
+        "start": None if request.start is None else request.start.name,
+        "data": request.data_note,
+        "licence": request.licence,
+    }
+
+
+def _tested(
+    out: Path, network: Any, encoding: Any, card: dict[str, Any], release: Any, pieces: Pieces
+) -> dict[str, Any]:
+    """The card with what the written file scores on photographs that no step has seen, and the floor."""
+    from featveil.inverters import load_inverter
+    from featveil.learning.exporting import export_inverter
+
+    inverter = load_inverter(out)
+    tested = [pieces[place] for place in range(min(len(pieces), _MOST_TESTED))]
+    if not tested:
+        return card
+    found: dict[str, list[float]] = {}
+    for geometry in {"positions": (False,), "full": (True,), "either": (False, True)}[encoding.geometry]:
+        scores = [score(inverter, release, piece, geometry) for piece in tested]
+        found["full" if geometry else "positions"] = [round(float(value), 4) for value in np.mean(scores, axis=0)]
+    blank = [compare(np.full_like(piece.image, 127), piece.image) for piece in tested]
+    found["blank"] = [round(float(value), 4) for value in np.mean(blank, axis=0)]
+    card = card | {"test": found, "test_pieces": len(tested), "test_values": list(Reconstruction._fields)}
+    export_inverter(out, network, encoding, card)
+    return card
+
+
+def check_geometry(geometry: str) -> Geometry:
+    """`geometry` if it is one; raises InputError."""
+    if geometry not in ("positions", "full", "either"):
+        raise InputError(f"geometry must be positions, full or either, got {geometry!r}")
+    return geometry  # type: ignore[return-value]

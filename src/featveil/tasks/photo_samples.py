@@ -1,0 +1,228 @@
+"""Square pieces of photographs and their features, extracted once into memory-mapped files.
+
+Each photograph is for training, validation or test by the digest of its file, so that it is on the same side in every
+study, whatever else the folder holds. Training takes several pieces of a photograph, the others its middle.
+"""
+
+import hashlib
+import json
+import logging
+import shutil
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from featveil.core import Features, InputError, Keypoints, Points
+from featveil.core.files import locked, make_folder
+from featveil.extractors import extract, image_files, read_image
+from featveil.extractors.images import Image
+from featveil.tasks.generators import generator
+from featveil.tasks.resuming import Report
+
+Part = Literal["training", "validation", "test"]
+
+SIDE = 256
+_SHARD = 48  # photographs
+_SMALLEST = 64  # pixels of the short side
+_FEWEST = 8  # features that a piece must have
+_SHARES: dict[Part, float] = {"training": 0.94, "validation": 0.97, "test": 1.0}
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How pieces are cut: `crops` of each training photograph, at most `max_features` of `kind` each."""
+
+    kind: str = "sift"
+    crops: int = 6
+    max_features: int = 1000
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.crops < 1 or self.max_features < 1:
+            raise InputError("crops and max_features must be at least 1")
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """A picture (256, 256, 3) and its features."""
+
+    image: Image
+    features: Features
+
+
+class Pieces:
+    """All pieces of one part, read when asked for."""
+
+    def __init__(self, folder: Path, kind: str, part: Part) -> None:
+        self.kind = kind
+        self._shards = [_Shard(path) for path in sorted(folder.glob("shard-*"))]
+        self._places = [
+            (shard, row) for shard in self._shards for row in range(len(shard.images)) if shard.parts[row] == part
+        ]
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __getitem__(self, place: int) -> Piece:
+        shard, row = self._places[place]
+        start, end = shard.starts[row], shard.starts[row + 1]
+        table = np.array(shard.keypoints[start:end])
+        keypoints = Keypoints(table[:, :2], table[:, 2], table[:, 3], table[:, 4])
+        values = np.array(shard.descriptors[start:end], np.float32)
+        return Piece(np.array(shard.images[row]), Features(Points(values), self.kind, keypoints, (SIDE, SIDE)))
+
+    def names(self) -> list[str]:
+        """The photographs of this part."""
+        return sorted({shard.names[row] for shard, row in self._places})
+
+
+def make_pieces(images: Path, cache: Path, recipe: Recipe, report: Report = lambda done, total: None) -> None:
+    """Extract what `cache` lacks of the photographs under `images`; two processes must not do so at once.
+
+    Raises InputError when the cache is of another recipe or other photographs, or too few pieces have features.
+    """
+    files = image_files(images)
+    make_folder(cache)
+    with locked(cache / "lock"):
+        _check_same(cache, recipe, images, files)
+        shards = [files[start : start + _SHARD] for start in range(0, len(files), _SHARD)]
+        missing = [number for number in range(len(shards)) if not _shard(cache, number).is_dir()]
+        report(len(shards) - len(missing), len(shards))
+        with ProcessPoolExecutor() as pool:
+            jobs = [pool.submit(_make_shard, cache, number, shards[number], images, recipe) for number in missing]
+            try:
+                for done, job in enumerate(jobs, len(shards) - len(missing) + 1):
+                    for note in job.result():
+                        _log.warning(note)
+                    report(done, len(shards))
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
+
+
+def part_of(content: bytes) -> Part:
+    """The side that a photograph is on, by its file."""
+    share = int.from_bytes(hashlib.sha256(content).digest()[:8], "big") / 2**64
+    return next(part for part, limit in _SHARES.items() if share < limit)
+
+
+def middle(image: Image) -> Image:
+    """The largest square in the middle of an image, as 256 x 256 pixels. Raises InputError for a tiny image."""
+    height, width = image.shape[:2]
+    side = min(height, width)
+    if side < _SMALLEST:
+        raise InputError(f"an image of {width} x {height} pixels is too small: at least {_SMALLEST} on each side")
+    return _cut(image, (width - side) // 2, (height - side) // 2, side)
+
+
+def _cut(image: Image, x: int, y: int, side: int) -> Image:
+    piece = image[y : y + side, x : x + side]
+    smaller = cv2.INTER_AREA if side > SIDE else cv2.INTER_CUBIC
+    return np.asarray(cv2.resize(piece, (SIDE, SIDE), interpolation=smaller), np.uint8)
+
+
+def _cut_all(image: Image, count: int, rng: np.random.Generator) -> list[Image]:
+    """The middle, and `count` - 1 random squares of random size."""
+    made, (height, width) = [middle(image)], image.shape[:2]
+    shortest = min(height, width)
+    for _ in range(count - 1):
+        side = int(rng.integers(min(SIDE, shortest), shortest, endpoint=True))
+        x, y = int(rng.integers(width - side, endpoint=True)), int(rng.integers(height - side, endpoint=True))
+        made.append(_cut(image, x, y, side))
+    return made
+
+
+class _Shard:
+    def __init__(self, folder: Path) -> None:
+        arrays = {
+            name: np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
+            for name in ("images", "starts", "keypoints", "descriptors")
+        }
+        self.images, self.starts = arrays["images"], np.array(arrays["starts"])
+        self.keypoints, self.descriptors = arrays["keypoints"], arrays["descriptors"]
+        told = json.loads((folder / "pieces.json").read_text(encoding="utf-8"))
+        self.parts, self.names = told["parts"], told["names"]
+
+
+def _shard(cache: Path, number: int) -> Path:
+    return cache / f"shard-{number:05d}"
+
+
+def _make_shard(cache: Path, number: int, files: Sequence[Path], root: Path, recipe: Recipe) -> list[str]:
+    """Write one shard; returns what a user should know."""
+    cv2.setNumThreads(1)
+    pieces: list[Piece] = []
+    parts, names, notes = [], [], []
+    for path in files:
+        name = path.relative_to(root).as_posix()
+        try:
+            part = part_of(path.read_bytes())
+            rng = generator(recipe.seed, name, "crops")
+            squares = _cut_all(read_image(path), recipe.crops if part == "training" else 1, rng)
+        except (InputError, OSError) as error:
+            notes.append(f"left out: {error}")
+            continue
+        made = [Piece(square, extract(square, recipe.kind, recipe.max_features)) for square in squares]
+        kept = [piece for piece in made if len(piece.features) >= _FEWEST]
+        if not kept:
+            notes.append(f"left out: {name} has fewer than {_FEWEST} features")
+        pieces += kept
+        parts += [part] * len(kept)
+        names += [name] * len(kept)
+    _write_shard(_shard(cache, number), pieces, {"parts": parts, "names": names})
+    return notes
+
+
+def _write_shard(target: Path, pieces: Sequence[Piece], told: dict[str, Any]) -> None:
+    temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+    try:
+        counts = [len(piece.features) for piece in pieces]
+        size = pieces[0].features.descriptors.size if pieces else 1
+        empty = np.empty((0, SIDE, SIDE, 3), np.uint8)
+        np.save(temporary / "images.npy", np.stack([piece.image for piece in pieces]) if pieces else empty)
+        np.save(temporary / "starts.npy", np.concatenate([[0], np.cumsum(counts)]).astype(np.int64))
+        np.save(temporary / "keypoints.npy", _joined([_table(piece.features) for piece in pieces], 5))
+        values = [piece.features.descriptors.values for piece in pieces]
+        np.save(temporary / "descriptors.npy", _joined(values, size).astype(np.float16))
+        (temporary / "pieces.json").write_text(json.dumps(told), encoding="utf-8")
+        temporary.replace(target)
+    except OSError as error:
+        raise InputError(f"cannot write {target}: {error.strerror or error}") from error
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _joined(parts: list[Any], columns: int) -> NDArray[Any]:
+    return np.concatenate(parts) if parts else np.empty((0, columns), np.float32)
+
+
+def _table(features: Features) -> NDArray[np.float32]:
+    keypoints = features.keypoints
+    assert keypoints is not None and keypoints.scale is not None
+    assert keypoints.orientation is not None and keypoints.response is not None
+    return np.column_stack([keypoints.xy, keypoints.scale, keypoints.orientation, keypoints.response])
+
+
+def _check_same(cache: Path, recipe: Recipe, images: Path, files: Sequence[Path]) -> None:
+    names = "\n".join(path.relative_to(images).as_posix() for path in files)
+    now = {**asdict(recipe), "photographs": hashlib.sha256(names.encode()).hexdigest()[:16]}
+    told = cache / "recipe.json"
+    if not told.exists():
+        told.write_text(json.dumps(now), encoding="utf-8")
+        return
+    try:
+        stored = json.loads(told.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InputError(f"{told} is damaged: delete the folder {cache}") from error
+    for name, value in now.items():
+        if stored.get(name) != value:
+            raise InputError(f"{cache} was made with {name} {stored.get(name)}, not {value}: name another --cache")
