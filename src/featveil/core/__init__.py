@@ -14,12 +14,16 @@ from featveil.core.errors import (
 )
 from featveil.core.features import Features, Keypoints, PrivateFeatures, Spec
 from featveil.core.guarantees import Guarantee
+from featveil.core.kinds import base_kind, concealed_kind, is_concealed
 from featveil.core.matches import Matches
-from featveil.core.protocols import Account, Defense
+from featveil.core.networks import ConcealingNetwork
+from featveil.core.protocols import Account, ChangesKind, Defense
 
 __all__ = [
     "Account",
     "Camera",
+    "ChangesKind",
+    "ConcealingNetwork",
     "DatasetError",
     "Defense",
     "Descriptors",
@@ -42,4 +46,7 @@ __all__ = [
     "Spec",
     "Subspaces",
     "WordSets",
+    "base_kind",
+    "concealed_kind",
+    "is_concealed",
 ]

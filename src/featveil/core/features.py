@@ -116,6 +116,11 @@ class PrivateFeatures:
         return replace(self, descriptors=self.descriptors.take(indices), keypoints=keypoints)
 
 
+def sent_by(spec: Spec) -> str:
+    """The name of the defense that made what is sent: of a concealer with another one after it, that one."""
+    return str(spec.get("then") or spec.get("name"))
+
+
 def check_kind(kind: str) -> None:
     """Raise InputError unless `kind` is a plain lower-case name."""
     if not isinstance(kind, str) or not _KIND.fullmatch(kind):

@@ -1,6 +1,6 @@
 """Behaviour that methods provide, without a common base class."""
 
-from typing import Protocol, Self
+from typing import Protocol, Self, runtime_checkable
 
 from featveil.core.arrays import Integers
 from featveil.core.descriptors import Descriptors, Points
@@ -26,6 +26,15 @@ class Defense(Protocol):
 
     def spec(self) -> Spec:
         """Name and parameters, as they are published with a release: no seed, no data."""
+        ...
+
+
+@runtime_checkable
+class ChangesKind(Protocol):
+    """A defense whose descriptors lie in another space than the raw ones: the two must not be compared."""
+
+    def released_kind(self, kind: str) -> str:
+        """The kind of what is released of descriptors of `kind`."""
         ...
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from featveil.core.errors import FormatError, InputError
 from featveil.core.files import replacing
+from featveil.databases.concealed import ConcealedDatabase
 from featveil.databases.database import Database
 
 _VERSION = 1
@@ -24,8 +25,10 @@ _DTYPES = {"values": ("U8", "F32"), "labels": ("I64",)}
 def save_database(database: Database, path: str | Path) -> None:
     """Write `database` to `path` (.safetensors), all of it or nothing.
 
-    Raises InputError when the folder is missing or the disk is full.
+    Raises InputError when the folder is missing or the disk is full, and for a concealed one: it is made of its source.
     """
+    if isinstance(database, ConcealedDatabase):
+        raise InputError("a concealed database is made anew from its source and network: save these")
     tensors: dict[str, NDArray[Any]] = {"values": database.values}
     if database.labels is not None:
         tensors["labels"] = database.labels

@@ -14,16 +14,23 @@ from featveil.core import FormatError
 
 MAX_HEADER_BYTES = 2**16
 
-_DTYPES: dict[str, np.dtype[Any]] = {"F32": np.dtype("<f4"), "I64": np.dtype("<i8"), "I32": np.dtype("<i4")}
+_DTYPES: dict[str, np.dtype[Any]] = {
+    "F32": np.dtype("<f4"),
+    "F16": np.dtype("<f2"),
+    "I64": np.dtype("<i8"),
+    "I32": np.dtype("<i4"),
+}
+OF_FEATURES = ("F32", "I64", "I32")
 _MAX_RANK = 3
 # Bounds shapes such as (0, huge, huge), which take no byte of the file; all others are bounded by its size.
 _MAX_EXTENT = 2**40
 
 
-def read_tensors(data: bytes) -> tuple[object, dict[str, NDArray[Any]]]:
+def read_tensors(data: bytes, types: tuple[str, ...] = OF_FEATURES) -> tuple[object, dict[str, NDArray[Any]]]:
     """The `__metadata__` entry as it came (None without one), and read-only arrays over the bytes of `data`.
 
-    Raises FormatError unless the header is well-formed and the tensors fill the rest of `data` exactly.
+    The arrays are of `types`, as safetensors names them. Raises FormatError unless the header is well-formed and the
+    tensors fill the rest of `data` exactly.
     """
     length = int.from_bytes(data[:8], "little")
     if len(data) < 8 or length > len(data) - 8:
@@ -32,7 +39,7 @@ def read_tensors(data: bytes) -> tuple[object, dict[str, NDArray[Any]]]:
         raise FormatError(f"its header has {length} bytes, at most {MAX_HEADER_BYTES} are allowed")
     header = read_json_object(data[8 : 8 + length], "header")
     metadata = header.pop("__metadata__", None)
-    regions = {name: _region(entry) for name, entry in header.items()}
+    regions = {name: _region(entry, types) for name, entry in header.items()}
     body = 8 + length
     _check_layout([region[2:] for region in regions.values()], len(data) - body)
     return metadata, {name: _array(data, body, *region) for name, region in regions.items()}
@@ -61,13 +68,13 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(name)
 
 
-def _region(entry: object) -> tuple[np.dtype[Any], list[int], int, int]:
+def _region(entry: object, types: tuple[str, ...]) -> tuple[np.dtype[Any], list[int], int, int]:
     """Type, shape, begin and end of one tensor, consistent with each other."""
     if not isinstance(entry, dict) or entry.keys() != {"dtype", "shape", "data_offsets"}:
         raise FormatError("a tensor entry must have exactly dtype, shape and data_offsets")
     dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
-    if not isinstance(dtype, str) or dtype not in _DTYPES:
-        raise FormatError(f"a tensor has another type than {' or '.join(_DTYPES)}")
+    if not isinstance(dtype, str) or dtype not in types:
+        raise FormatError(f"a tensor has another type than {' or '.join(types)}")
     if not _are_lengths(shape) or len(shape) > _MAX_RANK or not _are_lengths(offsets) or len(offsets) != 2:
         raise FormatError("a tensor has an impossible shape or place")
     begin, end = offsets
