@@ -14,6 +14,7 @@ from featveil.core.files import check_folder, make_folder
 
 if TYPE_CHECKING:
     from featveil.core import Features, PrivateFeatures
+    from featveil.extractors import Extractor
 
 Kind = Annotated[str, typer.Option(help="Descriptor kind for images: sift or rootsift.")]
 MaxFeatures = Annotated[int, typer.Option(min=1, help="Strongest features to keep of each image.")]
@@ -36,7 +37,8 @@ class Format(StrEnum):
 def extract(
     images: Annotated[list[Path], typer.Argument(metavar="IMAGE...", help="Image files, or folders of them.")],
     out: Annotated[Path, typer.Option(help="A folder, a .veil file for one image, or an .h5 file for hloc.")],
-    kind: Kind = "sift",
+    kind: Annotated[str, typer.Option(help="sift, rootsift, or a network: hardtfeat, hardnet, sosnet.")] = "sift",
+    weights: Annotated[Path | None, typer.Option(help="Weights file of a network.", show_default="none")] = None,
     max_features: MaxFeatures = 2048,
     format: Annotated[  # noqa: A002
         Format | None, typer.Option(help="One .veil file an image, or one hloc file.", show_default="by --out")
@@ -51,9 +53,11 @@ def extract(
 
     Example: featveil extract photos/ --out features/ --kind rootsift
     """
-    check_kind(kind)
+    from featveil.extractors import make_extractor
+
+    extractor = make_extractor(kind, max_features, weights)
     named = named_images(images)
-    work = Work(lambda path: extracted(path, kind, max_features), len(named))
+    work = Work(lambda path: extracted_by(extractor, path), len(named))
     with progress("extracting") as report:
         work.report = report
         if format is Format.hloc or (format is None and out.suffix.lower() in HDF5):
@@ -64,9 +68,11 @@ def extract(
 
 
 def check_kind(kind: str) -> None:
-    """Raise InputError for a descriptor kind that no image has."""
-    from featveil.extractors import EXTRACTORS
+    """Raise InputError for a descriptor kind that no image has by itself: a network also needs its weights."""
+    from featveil.extractors import EXTRACTORS, NETWORKS
 
+    if kind in NETWORKS:
+        raise InputError(f"{kind} is a network: extract its features first (featveil extract --weights)")
     if kind not in EXTRACTORS:
         raise InputError(f"unknown descriptor kind {kind!r}: use one of {', '.join(EXTRACTORS)}")
 
@@ -112,9 +118,16 @@ def finish(work: Work[Any], out: Path, more: dict[str, object], json: bool, note
 
 def extracted(path: Path, kind: str, max_features: int) -> "Features":
     """The features of an image file; raises InputError when there are none."""
-    from featveil.extractors import extract as extract_features
+    from featveil.extractors import make_extractor
 
-    features = extract_features(path, kind, max_features)
+    return extracted_by(make_extractor(kind, max_features), path)
+
+
+def extracted_by(extractor: "Extractor", path: Path) -> "Features":
+    """What an extractor finds in an image file; raises InputError when that is nothing."""
+    from featveil.extractors import read_image
+
+    features = extractor.extract(read_image(path))
     if len(features) == 0:
         raise InputError(f"{path} has no features: use an image with more texture")
     return features

@@ -5,10 +5,28 @@ from pathlib import Path
 from typing import Protocol
 
 from featveil.core import Features, InputError
+from featveil.extractors.describers import NETWORKS, NetworkDescriber, PatchDescriber, SiftDescriber, make_describer
 from featveil.extractors.images import Image, image_files, read_image
+from featveil.extractors.learned import LearnedPatches
+from featveil.extractors.patches import cut_patches
 from featveil.extractors.sift import Sift
 
-__all__ = ["EXTRACTORS", "Extractor", "Sift", "extract", "image_files", "read_image"]
+__all__ = [
+    "EXTRACTORS",
+    "NETWORKS",
+    "Extractor",
+    "LearnedPatches",
+    "NetworkDescriber",
+    "PatchDescriber",
+    "Sift",
+    "SiftDescriber",
+    "cut_patches",
+    "extract",
+    "image_files",
+    "make_describer",
+    "make_extractor",
+    "read_image",
+]
 
 
 class Extractor(Protocol):
@@ -25,12 +43,29 @@ EXTRACTORS: dict[str, Callable[[int], Extractor]] = {
 }
 
 
-def extract(image: str | Path | Image, kind: str = "sift", max_features: int = 2048) -> Features:
+def make_extractor(kind: str, max_features: int = 2048, weights: str | Path | None = None) -> Extractor:
+    """The extractor of `kind`: one of EXTRACTORS, or of NETWORKS with its `weights` file.
+
+    Raises InputError for an unknown kind, and where weights are missing or not wanted.
+    """
+    if kind in NETWORKS:
+        if weights is None:
+            raise InputError(f"{kind} is a network: give its weights file")
+        return LearnedPatches(kind, Path(weights), max_features)
+    if kind not in EXTRACTORS:
+        raise InputError(f"unknown descriptor kind {kind!r}: use one of {', '.join([*EXTRACTORS, *NETWORKS])}")
+    if weights is not None:
+        raise InputError(f"{kind} has no weights: leave the weights file out, or use one of {', '.join(NETWORKS)}")
+    return EXTRACTORS[kind](max_features)
+
+
+def extract(
+    image: str | Path | Image, kind: str = "sift", max_features: int = 2048, weights: str | Path | None = None
+) -> Features:
     """The strongest features of an image file, or of a uint8 array (h, w) or RGB (h, w, 3); n may be 0.
 
+    A `kind` of NETWORKS needs its `weights` file, which is read each time: for many images, keep a `LearnedPatches`.
     Raises InputError when the image cannot be read or `kind` is unknown.
     """
-    if kind not in EXTRACTORS:
-        raise InputError(f"unknown descriptor kind {kind!r}: use one of {', '.join(EXTRACTORS)}")
-    extractor = EXTRACTORS[kind](max_features)
+    extractor = make_extractor(kind, max_features, weights)
     return extractor.extract(read_image(image) if isinstance(image, str | Path) else image)

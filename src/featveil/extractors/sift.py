@@ -49,7 +49,7 @@ class Sift:
         """
         image = check_image(image)
         found, values = self._detect(image)
-        values, described = _unit(values, self.kind)
+        values, described = unit_descriptors(values, self.kind)
         keypoints = _keypoints(found)
         order = described[_strongest(keypoints, described, self.max_features)]
         height, width = image.shape[:2]
@@ -86,7 +86,7 @@ def _keypoints(found: Any) -> tuple[Float32, Float32, Float32, Float32]:
     return xy.astype(np.float32), scale, orientation, response
 
 
-def _unit(values: Float32, kind: SiftKind) -> tuple[Float32, Integers]:
+def unit_descriptors(values: Float32, kind: SiftKind) -> tuple[Float32, Integers]:
     """Descriptors of unit norm, and the indices of those that can have one: a flat patch has all zeros."""
     exact: NDArray[np.float64] = values.astype(np.float64)
     sums = exact.sum(axis=1, keepdims=True)
