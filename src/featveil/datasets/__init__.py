@@ -4,6 +4,8 @@ from pathlib import Path
 
 from featveil.datasets.hpatches import HPatches, ImagePair, Scene, load_hpatches
 from featveil.datasets.photos import load_photos
+from featveil.datasets.phototour import PatchPairs, PatchSet, load_phototour
+from featveil.datasets.phototour_writing import write_phototour
 from featveil.datasets.rendered import RenderedScene, render_scene
 from featveil.datasets.scenes import MapScene
 from featveil.datasets.strecha import has_strecha, load_strecha
@@ -12,13 +14,17 @@ __all__ = [
     "HPatches",
     "ImagePair",
     "MapScene",
+    "PatchPairs",
+    "PatchSet",
     "RenderedScene",
     "Scene",
     "load_hpatches",
     "load_map_scenes",
     "load_photos",
+    "load_phototour",
     "load_strecha",
     "render_scene",
+    "write_phototour",
 ]
 
 

@@ -14,6 +14,7 @@ from featveil.metrics.leakage import (
     summarize_leakage,
 )
 from featveil.metrics.matching import THRESHOLDS, matching_accuracy, mean_matching_accuracy, transfer_errors
+from featveil.metrics.patches import average_precision, false_positive_rate
 from featveil.metrics.poses import (
     POSE_THRESHOLDS,
     TIGHT_POSE_THRESHOLDS,
@@ -41,8 +42,10 @@ __all__ = [
     "Verified",
     "align",
     "align_poses",
+    "average_precision",
     "corner_error",
     "count_verified",
+    "false_positive_rate",
     "find_similarity",
     "guess_distances",
     "histogram",
