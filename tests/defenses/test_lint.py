@@ -13,6 +13,7 @@ from featveil.databases import Database, builtin
 from featveil.defenses import (
     DEFENSES,
     STRATEGIES,
+    Concealer,
     Identity,
     Lifting,
     Metric,
@@ -27,6 +28,7 @@ from featveil.defenses import (
 from featveil.defenses.subset import subset_coin
 from featveil.metrics import align
 from featveil.metrics.leakage import guess_distances
+from networks import random_network
 from victims import picture
 
 KINDS = ("sift", "rootsift", "hardnet")
@@ -86,6 +88,18 @@ def test_lifting_by_kind_strategy_and_dimension() -> None:
     assert attacks_on("rootsift", Lifting("adversarial", 16), apart=True) == ["vertex", "database"]
     assert attacks_on("rootsift", Lifting("adversarial", 17), apart=True) == ["database"]
     assert attacks_on("sift", Lifting("adversarial", 17), apart=True) == ["lattice", "database"]
+
+
+def test_behind_a_concealer_only_what_does_not_depend_on_looks() -> None:
+    network = random_network()
+    assert attacks_on("sift", Concealer(network)) == ["unconceal"]
+    assert attacks_on("sift", Concealer(network, Lifting())) == []
+    assert attacks_on("sift", Concealer(network, Lifting(dimension=1, allow_line=True))) == ["database"]
+    assert attacks_on("sift", Concealer(network, Subset(10.0)), keep_geometry=True) == []
+    assert attacks_on("sift", Concealer(network, Subset(11.0))) == ["posterior"]
+    assert attacks_on("sift", Concealer(network, Metric(49.0))) == ["posterior"]
+    with pytest.raises(PrivacyError, match="the unconceal attack learns the way back"):
+        refuse(lint("sift", Concealer(network), keep_geometry=False))
 
 
 def test_a_line_is_the_worst() -> None:

@@ -19,9 +19,10 @@ from featveil.attacks.overlap import Overlap
 from featveil.attacks.posterior import Posterior
 from featveil.attacks.read import Read
 from featveil.attacks.relift import Relift
+from featveil.attacks.unconceal import Unconceal, in_two_steps, network_of
 from featveil.attacks.vertex import Vertex
 from featveil.attacks.word_overlap import WordOverlap
-from featveil.core import Descriptors, InputError, PrivateFeatures
+from featveil.core import Descriptors, InputError, PrivateFeatures, base_kind
 
 __all__ = [
     "ATTACKS",
@@ -44,10 +45,13 @@ __all__ = [
     "Posterior",
     "Read",
     "Relift",
+    "Unconceal",
     "Vertex",
     "WordOverlap",
     "attack",
     "check_applies",
+    "in_two_steps",
+    "needs_of",
 ]
 
 ATTACKS: dict[str, Any] = {
@@ -69,6 +73,7 @@ ATTACKS: dict[str, Any] = {
         Discriminator,
         Posterior,
         WordOverlap,
+        Unconceal,
     )
 }
 
@@ -78,21 +83,33 @@ def attack(
 ) -> Guess:
     """What `method` makes of `private` with that part of `knowledge` which it declares.
 
-    Raises InputError when it does not apply to the representation, misses something it needs, or is given descriptors
-    of another kind.
+    Behind a concealer it works on concealed descriptors, its knowledge being concealed too, and what it finds there is
+    put through the way back (`Unconceal.undo`), for which the network and a raw database must be known. Raises
+    InputError when it does not apply to the representation, misses something it needs, or is given descriptors of
+    another kind.
     """
     check_applies(private.descriptors, method)
-    for name in method.needs:
+    for name in needs_of(private, method):
         if not knowledge.has(name):
             raise InputError(f"attack {method.name} needs {name.replace('_', ' ')}: {MEANINGS[name]}")
+    behind = in_two_steps(private, method)
+    knowledge = knowledge.only((*needs_of(private, method), *method.uses))
     known = knowledge.only((*method.needs, *method.uses))
-    known.check_kind(private.kind)
+    if behind:
+        known = known.concealed(network_of(private, knowledge))
+    known.check_kind(private.kind if behind else base_kind(private.kind))
     if len(private) == 0:
         raise InputError("there is no feature to attack")
     guess = method.run(private, known, np.random.default_rng() if rng is None else rng)
     if len(guess) != len(private):
         raise InputError(f"attack {method.name} answered {len(guess)} of {len(private)} features")
-    return guess
+    return Unconceal().undo(guess, private, knowledge) if behind else guess
+
+
+def needs_of(private: PrivateFeatures, method: Attack) -> tuple[str, ...]:
+    """What `method` needs to know for `private`: behind a concealer also the way back."""
+    behind = ("network", "database") if in_two_steps(private, method) else ()
+    return tuple(dict.fromkeys((*method.needs, *behind)))
 
 
 def check_applies(descriptors: Descriptors, method: Attack) -> None:

@@ -22,6 +22,7 @@ from featveil.attacks.ranking import Ranker, Statistics
 from featveil.attacks.subspaces import INSIDE, database_of, subspaces_of
 from featveil.core import InputError, Points, PrivateFeatures, Subspaces
 from featveil.core.arrays import Float32, Float64
+from featveil.core.features import sent_by
 from featveil.databases import Database
 from featveil.databases.database import QUANTIZED_KINDS, quantized, unit_rows
 from featveil.defenses import Hardened, Lifting
@@ -105,7 +106,7 @@ def _lift(
     with means alone, the ranker would be sure of itself among real ones too.
     """
     m, confounders = subspaces_of(seen).dimension, confounders_of(seen)
-    if seen.defense.get("name") == "hardened" and len(own) >= confounders * len(lessons):
+    if sent_by(seen.defense) == "hardened" and len(own) >= confounders * len(lessons):
         pool = Pool.in_memory(own, seen.kind, rng)
         return Hardened(confounders, m, pool).privatize(Points(lessons), rng)
     parted = str(seen.defense.get("strategy")).startswith("sub-")

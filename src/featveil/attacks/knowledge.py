@@ -4,15 +4,15 @@ Everything but the private features themselves reaches an attack through `Knowle
 declares: an attack that does not declare the truth cannot see it.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from featveil.core import Features, InputError, Points, PrivateFeatures, Subspaces, WordSets
+from featveil.core import ConcealingNetwork, Features, InputError, Points, PrivateFeatures, Subspaces, WordSets
 from featveil.core.arrays import Float32, Integers, floats, integers
-from featveil.databases import Database
+from featveil.databases import Database, conceal_database
 
 MEANINGS = {
     "database": "real descriptors of its own, from photographs that have nothing to do with the victim's",
@@ -21,11 +21,12 @@ MEANINGS = {
     "others": "other private images that were lifted with the same database",
     "repeats": "further releases of the same features",
     "reference": "features, raw or private, of another image of the same place",
+    "network": "the concealing network, which is in every client",
     "truth": "the hidden descriptors: no adversary has them",
 }
 
 REPRESENTATIONS = {
-    Points: "points (sent as they are)",
+    Points: "points (sent as they are, or concealed)",
     Subspaces: "subspaces (lifting)",
     WordSets: "word sets (subset, metric)",
 }
@@ -44,6 +45,7 @@ class Knowledge:
     others: tuple[PrivateFeatures, ...] = ()
     repeats: tuple[PrivateFeatures, ...] = ()
     reference: Features | PrivateFeatures | None = None
+    network: ConcealingNetwork | None = None
     truth: Points | None = None
 
     def has(self, name: str) -> bool:
@@ -53,6 +55,21 @@ class Knowledge:
     def only(self, names: tuple[str, ...]) -> Self:
         """The same knowledge without everything that is not in `names`."""
         return type(self)(**{name: getattr(self, name) for name in names})
+
+    def concealed(self, network: ConcealingNetwork) -> Self:
+        """The same in the space of what `network` gives: what is raw is concealed, the truth too.
+
+        Raises InputError for what is of another kind than the network's.
+        """
+        made: dict[str, Any] = {"network": None}
+        for name in ("database", "lifting_database", "codebook"):
+            found = getattr(self, name)
+            made[name] = None if found is None else conceal_database(found, network)
+        if isinstance(self.reference, Features) and self.reference.kind != network.concealed_kind:
+            made["reference"] = network.conceal(self.reference)
+        if self.truth is not None:
+            made["truth"] = Points(network.apply(self.truth.values))
+        return replace(self, **made)
 
     def check_kind(self, kind: str) -> None:
         """Raise InputError when a part of it is of another descriptor kind."""
@@ -68,8 +85,9 @@ class Knowledge:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Guess:
-    """What an attack makes of n private features: `values` (n, d), an estimate of every hidden descriptor.
+    """What an attack makes of n private features: `values` (n, d), an estimate of every hidden (raw) descriptor.
 
+    `released` (n, d) is the estimate of the concealed descriptor that it was made from, where there was a concealer.
     `answered` (n,) is False where the attack found nothing and `values` holds a fallback. `words` (n,) are the guessed
     words of attacks on word sets. `note` is one line that a reader of the result should know, or empty.
     """
@@ -78,9 +96,12 @@ class Guess:
     answered: NDArray[np.bool_]
     words: Integers | None = None
     note: str = ""
+    released: Float32 | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "values", floats("guessed descriptors", self.values, (None, None)))
+        if self.released is not None:
+            object.__setattr__(self, "released", floats("guessed descriptors", self.released, self.values.shape))
         if self.answered.shape != self.values.shape[:1] or self.answered.dtype != np.bool_:
             raise InputError("a guess says for each descriptor whether it was answered")
         if self.words is not None:

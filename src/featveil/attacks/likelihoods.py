@@ -9,6 +9,7 @@ import numpy as np
 
 from featveil.core import InputError, Points, PrivateFeatures, WordSets
 from featveil.core.arrays import Float32, Float64, Integers
+from featveil.core.features import sent_by
 from featveil.databases import Database
 from featveil.defenses.metric import weight_table
 from featveil.defenses.subset import check_epsilon, effective_epsilon, subset_coin
@@ -57,7 +58,7 @@ class Release:
 
         Raises InputError for sets of another codebook, or whose mechanism is not known.
         """
-        sets, name, epsilon = private.descriptors, private.defense.get("name"), private.defense.get("epsilon")
+        sets, name, epsilon = private.descriptors, sent_by(private.defense), private.defense.get("epsilon")
         if not isinstance(sets, WordSets):
             raise InputError(f"this attack is on word sets, not on {type(sets).__name__}")
         if sets.codebook != codebook.digest or sets.codebook_size != len(codebook):

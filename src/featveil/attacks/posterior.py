@@ -20,6 +20,7 @@ from featveil.attacks.likelihoods import led_share
 from featveil.attacks.words import likeliest, source_of
 from featveil.core import InputError, PrivateFeatures, WordSets
 from featveil.core.arrays import Float64
+from featveil.core.features import sent_by
 from featveil.defenses.subset import subset_coin
 
 
@@ -82,7 +83,7 @@ def subset_optimum(epsilon: float, subset_size: int, prior: Float64) -> float:
 def _note(seen: PrivateFeatures, knowledge: Knowledge, prior: Float64) -> str:
     """What the guarantee of the subset mechanism allows, were words as common as the attacker believes."""
     epsilons = [release.defense.get("epsilon") for release in (seen, *knowledge.repeats)]
-    if seen.defense.get("name") != "subset" or not all(isinstance(epsilon, float) for epsilon in epsilons):
+    if sent_by(seen.defense) != "subset" or not all(isinstance(epsilon, float) for epsilon in epsilons):
         return ""
     total = math.fsum(float(str(epsilon)) for epsilon in epsilons)
     most = posterior_bound(total, prior)

@@ -4,7 +4,18 @@ from typing import Any
 
 import numpy as np
 
-from featveil.core import Account, Defense, Features, InputError, PrivateFeatures, Randomness, SecureRandomness
+from featveil.core import (
+    Account,
+    ChangesKind,
+    ConcealingNetwork,
+    Defense,
+    Features,
+    InputError,
+    PrivateFeatures,
+    Randomness,
+    SecureRandomness,
+)
+from featveil.defenses.concealer import Concealer, builtin_concealer, has_builtin_concealer, last_step
 from featveil.defenses.hardened import Hardened
 from featveil.defenses.identity import Identity
 from featveil.defenses.lifting import STRATEGIES, Lifting
@@ -13,10 +24,13 @@ from featveil.defenses.metric import Metric
 from featveil.defenses.naive import Naive
 from featveil.defenses.selection import lying_apart
 from featveil.defenses.subset import Subset
+from featveil.formats.networks import load_network, save_network
 
 __all__ = [
     "DEFENSES",
     "STRATEGIES",
+    "Concealer",
+    "ConcealingNetwork",
     "Hardened",
     "Identity",
     "Lifting",
@@ -24,10 +38,15 @@ __all__ = [
     "Naive",
     "Subset",
     "Weakness",
+    "builtin_concealer",
+    "has_builtin_concealer",
+    "last_step",
     "lint",
+    "load_network",
     "lying_apart",
     "privatize",
     "refuse",
+    "save_network",
     "summarize_weaknesses",
 ]
 
@@ -38,6 +57,7 @@ DEFENSES: dict[str, Any] = {
     "subset": Subset,
     "metric": Metric,
     "naive": Naive,
+    "concealer": Concealer,
 }
 
 
@@ -80,8 +100,9 @@ def privatize(
     if keypoints is not None and not keep_geometry:
         keypoints = keypoints.positions_only()
     descriptors = ready.privatize(features.descriptors, rng, features.labels)
+    kind = ready.released_kind(features.kind) if isinstance(ready, ChangesKind) else features.kind
     spec, guarantee = ready.spec(), ready.guarantee()
-    private = PrivateFeatures(descriptors, features.kind, spec, guarantee, keypoints, features.image_size)
+    private = PrivateFeatures(descriptors, kind, spec, guarantee, keypoints, features.image_size)
     if account is not None:
         account.charge(private)
     return private

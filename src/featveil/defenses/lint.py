@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from featveil.core import Defense, PrivacyError
 from featveil.databases.database import QUANTIZED_KINDS
+from featveil.defenses.concealer import Concealer
 from featveil.defenses.identity import Identity
 from featveil.defenses.lifting import Lifting
 from featveil.defenses.metric import Metric
@@ -70,6 +71,12 @@ _RANDOM = Weakness(
     "finds 100 % of sift features at dimension 2 and 74 % at 16",
     "use a strategy that draws confounders, such as sub-hybrid, or rather the subset mechanism",
 )
+_CONCEALED = Weakness(
+    "a concealer alone",
+    "unconceal",
+    "learns the way back through the network, which everyone has, as far as the network keeps what it is given",
+    "let another defense follow (--then), such as the subset mechanism with an epsilon of at most 10",
+)
 _WORDS = Weakness(
     "overlapping keypoints with scale and orientation",
     "posterior-overlap",
@@ -84,9 +91,12 @@ def lint(
     """What is known to be broken about releasing descriptors of `kind` by `defense`; the first is the worst for SIFT.
 
     `apart` says that no two keypoints see the same pixels, or that none are sent; `seeded` that draws do not come from
-    the operating system. A defense of which nothing is known has no weakness of its own.
+    the operating system. A defense of which nothing is known has no weakness of its own. Behind a concealer no
+    descriptor has zeros or whole numbers, and how overlapping ones predict each other is not known.
     """
     found = [_SEEDED] if seeded else []
+    if isinstance(defense, Concealer):
+        return found + _of_concealer(defense)
     match defense:
         case Identity():
             found.append(_NO_DEFENSE)
@@ -135,6 +145,17 @@ def _of_lifting(kind: str, defense: Lifting) -> list[Weakness]:
             "use hardened lifting, whose confounders nobody else has",
         ),
     ]
+
+
+def _of_concealer(defense: Concealer) -> list[Weakness]:
+    """Of the defense after it, what does not depend on how descriptors look like."""
+    match defense.then:
+        case None:
+            return [_CONCEALED]
+        case Lifting() as lifting:
+            return [_line("", lifting)] if lifting.dimension == 1 else []
+        case Subset() | Metric() as words:
+            return _of_epsilon(words)
 
 
 def _line(kind: str, defense: Lifting) -> Weakness:

@@ -6,7 +6,18 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from featveil.core import Features, InputError, Keypoints, Points, PrivateFeatures, Subspaces
+from featveil.core import (
+    ConcealingNetwork,
+    Features,
+    Flats,
+    InputError,
+    Keypoints,
+    Points,
+    PrivateFeatures,
+    Subspaces,
+    base_kind,
+    is_concealed,
+)
 from featveil.core.arrays import Float32, Integers
 from featveil.distances import pair_distances
 
@@ -37,14 +48,14 @@ class Truth:
         return type(self)(self.hidden, self.rows[indices], self.certain[indices])
 
 
-def align(private: PrivateFeatures, raw: Features) -> Truth:
-    """The raw descriptor behind each private feature.
+def align(private: PrivateFeatures, raw: Features, network: ConcealingNetwork | None = None) -> Truth:
+    """The raw descriptor behind each private feature, also where a concealing `network` lies between the two.
 
     Found by position, and by scale and orientation where they were released; of several features at one place, the one
-    that its subspace contains. Without keypoints the order is that of the release. Raises InputError when `raw` is not
-    what `private` was made of.
+    that its subspace contains, or with the `network` the one that was concealed. Without keypoints the order is that of
+    the release. Raises InputError when `raw` is not what `private` was made of.
     """
-    if private.kind != raw.kind:
+    if base_kind(private.kind) != raw.kind:
         raise InputError(f"the truth holds {raw.kind} descriptors, the private features are {private.kind}")
     if private.image_size != raw.image_size:
         raise InputError("the truth is of an image of another size: give the features that were privatized")
@@ -53,18 +64,31 @@ def align(private: PrivateFeatures, raw: Features) -> Truth:
     descriptors = private.descriptors
     if isinstance(descriptors, Subspaces | Points) and descriptors.size != raw.descriptors.size:
         raise InputError(f"the truth has size {raw.descriptors.size}, the private features {descriptors.size}")
+    telling = _telling(private, raw, network)
     if private.keypoints is None or raw.keypoints is None:
         if len(private) != len(raw):
             raise InputError(f"{len(raw)} raw features cannot be the truth of {len(private)} private ones")
         rows, certain = np.arange(len(raw)), np.ones(len(raw), np.bool_)
     else:
-        rows, certain = _by_position(private, raw, private.keypoints, raw.keypoints)
-    _check_contained(private, raw, rows)
+        rows, certain = _by_position(private.keypoints, raw.keypoints, telling)
+    _check_contained(telling, rows)
     return Truth(raw.descriptors, rows, certain)
 
 
+def _telling(private: PrivateFeatures, raw: Features, network: ConcealingNetwork | None) -> tuple[Flats, Points] | None:
+    """What was sent and what it should contain, in one space; None where descriptors do not tell whose they are."""
+    sent = private.descriptors
+    if not is_concealed(private.kind):
+        return (sent, raw.descriptors) if isinstance(sent, Subspaces) else None
+    if network is None or not isinstance(sent, Subspaces | Points) or len(raw) == 0:
+        return None
+    if network.concealed_kind != private.kind:
+        raise InputError(f"these features are {private.kind}, the given network makes {network.concealed_kind}")
+    return sent, network.conceal(raw).descriptors
+
+
 def _by_position(
-    private: PrivateFeatures, raw: Features, seen: Keypoints, known: Keypoints
+    seen: Keypoints, known: Keypoints, telling: tuple[Flats, Points] | None
 ) -> tuple[Integers, NDArray[np.bool_]]:
     at: dict[bytes, list[int]] = {}
     places, raw_places = _places(seen, known)
@@ -78,10 +102,10 @@ def _by_position(
         )
     certain = np.array([len(found) == 1 for found in here], np.bool_)
     rows = np.array([found[0] for found in here], np.int64)
-    if isinstance(private.descriptors, Subspaces):
+    if telling is not None:
         for row in np.flatnonzero(~certain):
             found = np.array(here[row])
-            away = pair_distances(private.descriptors, raw.descriptors, np.full(len(found), row), found)
+            away = pair_distances(*telling, np.full(len(found), row), found)
             rows[row] = found[int(away.argmin())]
         certain[:] = True
     return rows, certain
@@ -94,13 +118,14 @@ def _places(seen: Keypoints, known: Keypoints) -> tuple[Float32, Float32]:
     return both[0], both[1]
 
 
-def _check_contained(private: PrivateFeatures, raw: Features, rows: Integers) -> None:
-    if not isinstance(private.descriptors, Subspaces) or len(rows) == 0:
+def _check_contained(telling: tuple[Flats, Points] | None, rows: Integers) -> None:
+    if telling is None or len(rows) == 0:
         return
-    away = pair_distances(private.descriptors, raw.descriptors, np.arange(len(rows)), rows)
-    outside = away > _CONTAINED * np.linalg.norm(raw.descriptors.values[rows], axis=1)
+    away = pair_distances(*telling, np.arange(len(rows)), rows)
+    outside = away > _CONTAINED * np.linalg.norm(telling[1].values[rows], axis=1)
     if outside.mean() > _MISPLACED:
+        held = "subspaces do not contain" if isinstance(telling[0], Subspaces) else "concealed features are not"
         raise InputError(
-            f"{int(outside.sum())} of {len(rows)} subspaces do not contain the descriptor at their position:"
+            f"{int(outside.sum())} of {len(rows)} {held} the descriptor at their position:"
             " give the features that were privatized"
         )
