@@ -20,6 +20,7 @@ from featveil.cli import (
     privatize,
     subset,
     train,
+    train_concealer,
 )
 from featveil.cli import map as mapping
 from featveil.cli.console import complain, drop_stdout, show_warnings
@@ -96,6 +97,7 @@ app.add_typer(subset.app, name="subset")
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(pool.app, name="pool")
 app.add_typer(patches.app, name="patches")
+train.app.command("concealer")(train_concealer.concealer)
 app.add_typer(train.app, name="train")
 app.add_typer(bench.app, name="bench")
 app.command()(demo.demo)

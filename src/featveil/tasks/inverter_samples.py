@@ -6,8 +6,9 @@ from functools import cached_property
 
 import numpy as np
 
-from featveil.core import Defense, InputError, Keypoints
+from featveil.core import ChangesKind, Defense, InputError, Keypoints
 from featveil.core.arrays import Float32
+from featveil.defenses.concealer import last_step
 from featveil.learning.encodings import Encoding, Geometry, cells
 from featveil.learning.training import Sample
 from featveil.tasks.photo_samples import Piece, Pieces
@@ -18,23 +19,28 @@ _DROPPED = 0.5  # at most, of the keypoints of a training piece
 
 @dataclass(frozen=True)
 class Release:
-    """What an attacker sees of features: descriptors under `defense`, and keypoints with `geometry`."""
+    """What an attacker sees of features of `kind`: descriptors under `defense`, and keypoints with `geometry`."""
 
     defense: Defense
     kind: str
     geometry: Geometry = "positions"
 
+    @property
+    def released_kind(self) -> str:
+        """The kind of what is sent."""
+        return self.defense.released_kind(self.kind) if isinstance(self.defense, ChangesKind) else self.kind
+
     @cached_property
     def words(self) -> Float32 | None:
         """The codebook (K, d) of word sets."""
-        codebook = getattr(self.defense, "codebook", None)
+        codebook = getattr(last_step(self.defense), "codebook", None)
         return None if codebook is None else np.asarray(codebook.values, np.float32)
 
     def encoding(self, piece: Piece) -> Encoding:
         """How a network reads such releases, found by making one."""
         rows = np.arange(min(2, len(piece.features)))
         sent = self.defense.privatize(piece.features.descriptors.take(rows), np.random.default_rng(0))
-        return Encoding.of(sent, self.kind, self.geometry, self.words)
+        return Encoding.of(sent, self.released_kind, self.geometry, self.words)
 
     def sample(self, piece: Piece, encoding: Encoding, rng: np.random.Generator, full: bool) -> Sample:
         """What the network reads of a release of `piece`; `full` geometry or positions only."""

@@ -118,7 +118,7 @@ def reconstruct(inverter: "Inverter", release: Any, piece: Piece, geometry: bool
     assert keypoints is not None
     seen = PrivateFeatures(
         release.defense.privatize(piece.features.descriptors, rng),
-        release.kind,
+        release.released_kind,
         release.defense.spec(),
         release.defense.guarantee(),
         keypoints if geometry else keypoints.positions_only(),

@@ -1,0 +1,127 @@
+"""`featveil train concealer`: descriptors that match, trained against their inversion."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+
+from featveil.cli.benching import real_numbers
+from featveil.cli.console import Json, progress, show, stderr, table
+from featveil.cli.train import Cache, Images, Threads, stoppable_training
+
+if TYPE_CHECKING:
+    from featveil.learning.adversarial import Preset, Progress
+
+_LAMBDAS = {"cpu": "0.1,1,2.5", "paper": "0.001,0.01,0.1,0.25,1,2.5"}
+
+
+class PresetName(StrEnum):
+    """How long and how the three stages are trained."""
+
+    cpu = "cpu"
+    paper = "paper"
+
+
+def concealer(
+    images: Images,
+    patches: Annotated[Path, typer.Option(help="Patch set: UBC PhotoTour, or made by featveil patches build.")],
+    out: Annotated[Path, typer.Option(help="Folder for the networks, one file for each lambda.")],
+    validation: Annotated[
+        Path | None, typer.Option(help="Patch set to measure on.", show_default="a tenth of the points of --patches")
+    ] = None,
+    extractor: Annotated[str, typer.Option(help="Base descriptor: sift, hardtfeat, hardnet, sosnet, ...")] = "sift",
+    weights: Annotated[Path | None, typer.Option(help="Weights file of a learned base descriptor.")] = None,
+    lambdas: Annotated[
+        str | None, typer.Option(help="Privacy parameters, separated by commas.", show_default="those of the preset")
+    ] = None,
+    preset: Annotated[
+        PresetName, typer.Option(help="cpu: about half an hour. paper: days, with a GPU.")
+    ] = PresetName.cpu,
+    joint_steps: Annotated[int | None, typer.Option(help="Steps of the adversarial stage.")] = None,
+    joint_rate: Annotated[float | None, typer.Option(help="Learning rate of the adversarial stage.")] = None,
+    initial_steps: Annotated[int | None, typer.Option(help="Steps of the inverter before it.")] = None,
+    loss: Annotated[str, typer.Option(help="Of pictures: structure or perceptual.")] = "structure",
+    loss_weights: Annotated[Path | None, typer.Option(help="Perceptual loss: its weights file.")] = None,
+    cache: Cache = None,
+    seed: Annotated[int, typer.Option(help="Of the networks' beginning and of what each step sees.")] = 0,
+    threads: Threads = None,
+    data_note: Annotated[str, typer.Option(help="For the card: where the photographs are from.")] = "",
+    licence: Annotated[str, typer.Option(help="For the card: under which terms the network may be used.")] = "",
+    as_json: Json = False,
+) -> None:
+    """Train networks that conceal descriptors (NinjaDesc): they still match, and an inverter trained along fails.
+
+    Three stages: utility, reconstruction, and both against each other, for each lambda. Ctrl-C saves, and the same
+    command goes on. How private the result is, is measured by training a fresh inverter:
+    featveil train inverter --defense concealer --concealer FILE.
+
+    Example: featveil train concealer --images photos --patches patches --out concealers
+    """
+    from featveil.learning import require_torch
+
+    require_torch()
+    import torch
+
+    from featveil.core.files import make_folder
+    from featveil.datasets import load_phototour
+    from featveil.extractors import make_describer
+    from featveil.learning.adversarial import PRESETS
+    from featveil.tasks.concealer_training import Request, train_concealer
+
+    if threads:
+        torch.set_num_threads(threads)
+    strengths = tuple(dict.fromkeys(real_numbers(lambdas or _LAMBDAS[preset.value], "--lambdas")))
+    plan = _changed(PRESETS[preset.value], joint_steps, joint_rate, initial_steps)
+    describer = make_describer(extractor, weights)
+    request = Request(images, describer, plan, strengths, loss, loss_weights, seed, data_note, licence)
+    sets = load_phototour(patches), None if validation is None else load_phototour(validation)
+    make_folder(out)
+    files = [out / f"{extractor}-{strength:g}.safetensors" for strength in strengths]
+    with stoppable_training(out), progress("preparing") as preparing, stages() as training:
+        cards = train_concealer(request, *sets, files, cache or out / "samples", preparing, training)
+    show({"out": [str(path) for path in files], "cards": cards}, as_json, _summary(files, cards))
+
+
+def _changed(
+    preset: "Preset", joint_steps: int | None, joint_rate: float | None, initial_steps: int | None
+) -> "Preset":
+    """The preset with what was said otherwise."""
+    joint, before = preset.joint, preset.reconstruction
+    joint = replace(joint, steps=joint_steps or joint.steps, rate=joint_rate or joint.rate)
+    return replace(preset, joint=joint, reconstruction=replace(before, steps=initial_steps or before.steps))
+
+
+def _summary(files: list[Path], cards: list[dict[str, Any]]) -> Any:
+    rows: list[tuple[object, ...]] = []
+    for path, card in zip(files, cards, strict=True):
+        rates = card["false_positive_rate_95"]
+        rows.append((path, f"{card['lambda']:g}", f"{rates['raw']:.2%}", f"{rates['concealed']:.2%}"))
+    return table("network", "lambda", "FPR95 raw", "FPR95 concealed", rows=rows)
+
+
+@contextmanager
+def stages() -> "Iterator[Callable[[float, Progress], None]]":
+    """A progress bar for each stage of each lambda, if stderr is a terminal."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("utility {task.fields[utility]:.3f}  reconstruction {task.fields[reconstruction]:.3f}"),
+        TimeRemainingColumn(),
+    )
+    with Bar(*columns, console=stderr, transient=True, disable=not stderr.is_terminal) as bar:
+        tasks: dict[str, Any] = {}
+
+        def update(strength: float, now: "Progress") -> None:
+            name = f"lambda {strength:g}" if now.stage == "joint" else now.stage
+            if name not in tasks:
+                tasks[name] = bar.add_task(name, total=now.total, utility=0.0, reconstruction=0.0)
+            bar.update(tasks[name], completed=now.done, utility=now.utility, reconstruction=now.reconstruction)
+
+        yield update

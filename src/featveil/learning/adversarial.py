@@ -1,0 +1,262 @@
+"""Training a concealer in three stages (ninjadesc.txt, 3.1 to 3.3): utility, reconstruction, both against each other.
+
+The network that conceals and the one that inverts are trained in turns (Algorithm 1). How private the result is
+must be measured with an inverter trained afresh on it: the one trained here has only ever seen a moving target.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from featveil.core.arrays import Float32
+from featveil.core.errors import FeatveilError, InputError
+from featveil.learning.checkpoints import check_same, load_checkpoint, save_checkpoint
+from featveil.learning.concealing import NinjaNet, utility_loss
+from featveil.learning.inversion import Inverter
+from featveil.learning.losses import Loss
+from featveil.learning.training import Sample, collate, reduced_precision
+
+STAGES = ("utility", "reconstruction", "joint")
+_CLIP = 1.0
+_SAVE_EVERY = 100  # steps
+_REPORTED = 20  # steps that a reported loss is the mean of
+
+
+@dataclass(frozen=True)
+class Stage:
+    """`steps` of a stage, with `pairs` of patches, `pieces` of photographs and a learning `rate` each."""
+
+    steps: int
+    rate: float
+    pairs: int = 0
+    pieces: int = 0
+
+
+@dataclass(frozen=True)
+class Preset:
+    """How the three stages are trained. `selects`: the state with the best FPR95 is kept, not the last."""
+
+    utility: Stage
+    reconstruction: Stage
+    joint: Stage
+    selects: bool = False
+
+    def __post_init__(self) -> None:
+        for stage in (self.utility, self.reconstruction, self.joint):
+            if stage.steps < 1 or not 0 < stage.rate < 1:
+                raise InputError("each stage has at least one step and a rate between 0 and 1")
+
+
+PRESETS = {
+    "cpu": Preset(Stage(3000, 1e-3, pairs=512), Stage(1200, 1.2e-3, pieces=4), Stage(1200, 3e-4, 512, 4)),
+    # Epochs of the paper counted in steps: 200 of liberty's pairs, 200 and 20 of MegaDepth.
+    "paper": Preset(Stage(90_000, 1e-2, 1024), Stage(300_000, 1e-4, pieces=64), Stage(30_000, 1e-5, 968, 64), True),
+}
+
+
+class Source(Protocol):
+    """Where the pairs of patches and the pieces of photographs come from: the same ones whenever a step asks."""
+
+    def pairs(self, step: int, count: int) -> tuple[Float32, Float32]:
+        """Raw descriptors (count, d) of points, and of the same points in other images."""
+        ...
+
+    def pieces(self, step: int, count: int) -> list[Sample]:
+        """Pieces whose rows are raw descriptors, followed by the geometry of their keypoints."""
+        ...
+
+    def false_rate(self, conceal: Callable[[Float32], Float32]) -> float:
+        """FPR95 of concealed descriptors on pairs that no step has."""
+        ...
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Which stage, how many of its steps are done, and the losses of late."""
+
+    stage: str
+    done: int
+    total: int
+    utility: float
+    reconstruction: float
+
+
+class ConcealerTrainer:
+    """Both networks, their optimisers, and the two files that a stopped training goes on from.
+
+    `initial` holds what the first two stages give, which does not depend on lambda: trainings share it. `checkpoint`
+    is of the third stage.
+    """
+
+    def __init__(
+        self, size: int, columns: int, loss: Loss, preset: Preset, seed: int, identity: dict[str, Any]
+    ) -> None:
+        torch.manual_seed(seed)
+        self.ninja, self.inverter = NinjaNet(size), Inverter(columns)
+        self.inverter = self.inverter.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.loss, self.preset, self.size = loss, preset, size
+        self.identity = {**identity, "seed": seed}
+        self.device = torch.device("cpu")
+        self.done = dict.fromkeys(STAGES, 0)
+        self.history: list[list[float]] = []
+        self._best: tuple[float, dict[str, Tensor]] | None = None
+
+    def run(
+        self,
+        source: Source,
+        strength: float,
+        initial: Path,
+        checkpoint: Path,
+        report: Callable[[Progress], None] = lambda progress: None,
+    ) -> NinjaNet:
+        """The trained network for privacy parameter `strength` (lambda). Ctrl-C saves, and the next run goes on.
+
+        Raises FeatveilError when a loss is no number; the last good state stays in the file.
+        """
+        self._optimisers("utility")
+        if initial.exists():
+            self._load(initial, self.identity)
+        for stage in STAGES[:2]:
+            self._stage(stage, source, 0.0, initial, self.identity, report)
+        identity = {**self.identity, "lambda": strength}
+        if checkpoint.exists():
+            self._load(checkpoint, identity)
+        self._stage("joint", source, strength, checkpoint, identity, report)
+        if self._best is not None:
+            self.ninja.load_state_dict(self._best[1])
+        return self.ninja.eval()
+
+    def conceal(self, values: Float32) -> Float32:
+        """What the network makes of raw descriptors (n, d) at the moment."""
+        self.ninja.eval()
+        with torch.inference_mode():
+            return np.asarray(self.ninja(torch.from_numpy(values)).numpy(), np.float32)
+
+    def _stage(
+        self,
+        stage: str,
+        source: Source,
+        strength: float,
+        path: Path,
+        identity: dict[str, Any],
+        report: Callable[[Progress], None],
+    ) -> None:
+        plan: Stage = getattr(self.preset, stage)
+        if self.done[stage] >= plan.steps:
+            return
+        if self.done[stage] == 0:
+            self._optimisers(stage)
+        losses: list[tuple[float, float]] = []
+        try:
+            while self.done[stage] < plan.steps:
+                losses.append(self._step(stage, plan, source, strength))
+                self.done[stage] += 1
+                if stage == "joint" and self.done[stage] % max(1, plan.steps // 20) == 0:
+                    self._measure(source)
+                if self.done[stage] % _SAVE_EVERY == 0:
+                    self._save(path, identity)
+                utility, reconstruction = np.mean(losses[-_REPORTED:], axis=0)
+                report(Progress(stage, self.done[stage], plan.steps, float(utility), float(reconstruction)))
+        finally:
+            if losses:
+                self._save(path, identity)
+
+    def _step(self, stage: str, plan: Stage, source: Source, strength: float) -> tuple[float, float]:
+        step = self.done[stage]
+        rate = plan.rate * min(1.0, 4 * (1 - step / plan.steps), (step + 1) / 50)
+        for optimiser in (self.of_ninja, self.of_inverter):
+            for group in optimiser.param_groups:
+                group["lr"] = rate
+        torch.manual_seed(1 + step)  # dropout of a step is the same after a stop
+        utility = reconstruction = 0.0
+        if stage != "reconstruction":
+            utility = self._conceal_step(source, plan, step, strength if stage == "joint" else 0.0)
+        if stage != "utility":
+            reconstruction = self._invert_step(source, plan, step)
+        return utility, reconstruction
+
+    def _conceal_step(self, source: Source, plan: Stage, step: int, strength: float) -> float:
+        """Lines 8 to 10 of Algorithm 1: the concealing network keeps utility and worsens reconstruction."""
+        self.ninja.train()
+        first, second = (torch.from_numpy(values) for values in source.pairs(step, plan.pairs))
+        utility = utility_loss(self.ninja(first), self.ninja(second))
+        total = utility
+        if strength:
+            self.inverter.requires_grad_(False)
+            total = total - strength * self._reconstruction(source.pieces(step, plan.pieces))
+            self.inverter.requires_grad_(True)
+        self._update(self.of_ninja, total)
+        return float(utility.detach())
+
+    def _invert_step(self, source: Source, plan: Stage, step: int) -> float:
+        """Lines 11 and 12 of Algorithm 1: the inverter learns what the concealing network has become."""
+        self.ninja.eval().requires_grad_(False)
+        loss = self._reconstruction(source.pieces(step, plan.pieces))
+        self.ninja.requires_grad_(True)
+        self._update(self.of_inverter, loss)
+        return float(loss.detach())
+
+    def _reconstruction(self, pieces: list[Sample]) -> Tensor:
+        rows, cells, frame, images = collate(pieces, self.device)
+        concealed = self.ninja(rows[:, : self.size]) * math.sqrt(self.size)
+        with reduced_precision(self.device):
+            painted = self.inverter(torch.cat([concealed, rows[:, self.size :]], dim=1), cells, frame)
+        return self.loss(painted.float(), images)
+
+    def _update(self, optimiser: torch.optim.Optimizer, loss: Tensor) -> None:
+        if not math.isfinite(float(loss.detach())):
+            raise FeatveilError("the loss is no number: train with a smaller rate; the last good state is kept")
+        optimiser.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        for group in optimiser.param_groups:
+            torch.nn.utils.clip_grad_norm_(group["params"], _CLIP)
+        optimiser.step()
+
+    def _measure(self, source: Source) -> None:
+        rate = source.false_rate(self.conceal)
+        self.history.append([self.done["joint"], round(rate, 5)])
+        if self.preset.selects and (self._best is None or rate < self._best[0]):
+            self._best = rate, {name: value.clone() for name, value in self.ninja.state_dict().items()}
+
+    def _optimisers(self, stage: str) -> None:
+        rate = getattr(self.preset, stage).rate
+        self.of_ninja = torch.optim.Adam(self.ninja.parameters(), rate, betas=(0.9, 0.999))
+        self.of_inverter = torch.optim.Adam(self.inverter.parameters(), rate, betas=(0.9, 0.99))
+
+    def _parts(self) -> dict[str, Any]:
+        return {"ninja": self.ninja, "inverter": self.inverter}
+
+    def _save(self, path: Path, identity: dict[str, Any]) -> None:
+        tensors: dict[str, Tensor] = {}
+        for part, network in self._parts().items():
+            tensors |= {f"{part}.{name}": value for name, value in network.state_dict().items()}
+            for place, state in getattr(self, f"of_{part}").state_dict()["state"].items():
+                tensors |= {f"{part}-moments.{place}.{key}": value for key, value in state.items()}
+        state = {"identity": identity, "done": self.done, "history": self.history}
+        if self._best is not None:
+            tensors |= {f"best.{name}": value for name, value in self._best[1].items()}
+            state["best"] = self._best[0]
+        save_checkpoint(path, tensors, state)
+
+    def _load(self, path: Path, identity: dict[str, Any]) -> None:
+        tensors, state = load_checkpoint(path)
+        check_same(path, state.get("identity", {}), identity)
+        self.done, self.history = dict(state["done"]), state["history"]
+        for part, network in self._parts().items():
+            network.load_state_dict({name: tensors[f"{part}.{name}"] for name in network.state_dict()})
+            moments: dict[int, dict[str, Tensor]] = {}
+            for name, value in tensors.items():
+                if name.startswith(f"{part}-moments."):
+                    _, place, key = name.split(".")
+                    moments.setdefault(int(place), {})[key] = value
+            optimiser = getattr(self, f"of_{part}")
+            optimiser.load_state_dict({**optimiser.state_dict(), "state": moments})
+        if "best" in state:
+            best = {name: tensors[f"best.{name}"] for name in self.ninja.state_dict()}
+            self._best = float(state["best"]), best

@@ -1,0 +1,214 @@
+"""Patches and photographs -> a trained concealer (ninjadesc.txt, 3), for any base descriptor.
+
+The base descriptor is never changed: it describes all patches once, and features of photographs are extracted once.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import featveil
+from featveil.core import InputError
+from featveil.core.arrays import Float32, Integers
+from featveil.core.files import check_folder
+from featveil.datasets import PatchSet
+from featveil.extractors import PatchDescriber
+from featveil.formats.networks import save_network
+from featveil.learning.encodings import Encoding, cells
+from featveil.metrics.patches import false_positive_rate
+from featveil.tasks.photo_samples import Pieces, Recipe, make_pieces
+from featveil.tasks.resuming import Report
+
+if TYPE_CHECKING:
+    from featveil.learning.adversarial import Preset, Progress
+    from featveil.learning.training import Sample
+
+_HELD_OUT = 10  # every so many points are for validation, where no other set is given
+_MOST_PAIRS = 20_000
+
+
+class Tracks:
+    """Descriptors (n, d) of patches, and which point each shows: pairs of one point are drawn from them."""
+
+    def __init__(self, values: Float32, points: Integers) -> None:
+        order = np.argsort(points, kind="stable")
+        self._values = values[order]
+        _, starts, counts = np.unique(points[order], return_index=True, return_counts=True)
+        several = counts > 1
+        self._starts, self._counts = starts[several], counts[several]
+        if not len(self._starts):
+            raise InputError("no point is shown by two patches: a concealer learns from matching ones")
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def pairs(self, count: int, rng: np.random.Generator) -> tuple[Float32, Float32]:
+        """Two descriptors each of `count` different points, or of all points where there are fewer."""
+        chosen = rng.permutation(len(self))[:count] if count > len(self) // 4 else _distinct(len(self), count, rng)
+        sizes = self._counts[chosen]
+        first = rng.integers(sizes)
+        second = (first + rng.integers(1, sizes)) % sizes
+        starts = self._starts[chosen]
+        return self._values[starts + first], self._values[starts + second]
+
+    def judged(self, rng: np.random.Generator) -> tuple[Float32, Float32, Float32]:
+        """Descriptors of points, of the same points, and of others: pairs to tell apart."""
+        first, second = self.pairs(min(len(self), _MOST_PAIRS), rng)
+        return first, second, np.roll(second, 1, axis=0)
+
+
+@dataclass(frozen=True, eq=False)
+class ConcealerSource:
+    """Pairs of patches and pieces of photographs, the same ones whenever a step asks."""
+
+    training: Tracks
+    validation: Tracks
+    photographs: Pieces
+    encoding: Encoding
+    seed: int = 0
+
+    def pairs(self, step: int, count: int) -> tuple[Float32, Float32]:
+        """Raw descriptors (count, d) of points, and of the same points in other images."""
+        return self.training.pairs(count, np.random.default_rng([self.seed, 0, step]))
+
+    def pieces(self, step: int, count: int) -> "list[Sample]":
+        """Pieces whose rows are raw descriptors, followed by the geometry of their keypoints."""
+        rng = np.random.default_rng([self.seed, 1, step])
+        return [self._piece(int(place)) for place in rng.integers(len(self.photographs), size=count)]
+
+    def false_rate(self, conceal: Callable[[Float32], Float32]) -> float:
+        """FPR95 of concealed descriptors on pairs that no step has."""
+        first, same, other = (conceal(values) for values in self.validation.judged(np.random.default_rng(self.seed)))
+        distances = np.concatenate([np.linalg.norm(first - seen, axis=1) for seen in (same, other)])
+        return false_positive_rate(distances, np.arange(len(distances)) < len(first))
+
+    def _piece(self, place: int) -> "Sample":
+        from featveil.learning.training import Sample
+
+        piece = self.photographs[place]
+        keypoints = piece.features.keypoints
+        assert keypoints is not None
+        seen, size = keypoints.positions_only(), self.encoding.size
+        rows = self.encoding.rows(piece.features.descriptors, seen)
+        rows[:, :size] = piece.features.descriptors.values
+        height, width = piece.image.shape[:2]
+        return Sample(rows, cells(seen, width, height, False), piece.image)
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is to be trained, and with what: `strengths` are the privacy parameters (lambda), one network each."""
+
+    images: Path
+    describer: PatchDescriber
+    preset: "Preset"
+    strengths: Sequence[float] = (1.0,)
+    loss: str = "structure"
+    loss_weights: Path | None = None
+    seed: int = 0
+    data_note: str = ""
+    licence: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.strengths or any(not 0 <= strength < 1e6 for strength in self.strengths):
+            raise InputError("lambda must be a number of at least 0")
+
+
+def describe_tracks(patches: PatchSet, describer: PatchDescriber, report: Report) -> tuple[Float32, Integers]:
+    """Descriptors (n, d) of all patches of a set, and their points."""
+    parts, done = [], 0
+    report(0, len(patches))
+    for block in patches.blocks():
+        parts.append(describer.describe(block).values)
+        done += len(block)
+        report(done, len(patches))
+    return np.concatenate(parts), patches.points
+
+
+def train_concealer(
+    request: Request,
+    patches: PatchSet,
+    validation: PatchSet | None,
+    outs: Sequence[Path],
+    cache: Path,
+    preparing: Report = lambda done, total: None,
+    training: "Callable[[float, Progress], None]" = lambda strength, progress: None,
+) -> list[dict[str, Any]]:
+    """Train one network for each lambda, write them to `outs`, and return their cards.
+
+    The first two stages are shared and kept in `cache`. A stopped call goes on when it is repeated. Raises
+    MissingExtraError without torch, InputError for data that cannot be used.
+    """
+    from featveil.learning.adversarial import ConcealerTrainer
+    from featveil.learning.losses import make_loss
+
+    for out in outs:
+        check_folder(out.parent)
+    kind, loss = request.describer.kind, make_loss(request.loss, request.loss_weights)
+    make_pieces(request.images, cache, Recipe(kind), preparing)
+    source = _source(request, patches, validation, Pieces(cache, kind, "training"), preparing)
+    identity = _identity(request, patches)
+    cards = []
+    for strength, out in zip(request.strengths, outs, strict=True):
+        size, columns = source.encoding.size, source.encoding.columns
+        trainer = ConcealerTrainer(size, columns, loss, request.preset, request.seed, identity)
+        started = time.monotonic()
+        checkpoint = out.with_name(f"{out.stem}.checkpoint.safetensors")
+        network = trainer.run(
+            source,
+            strength,
+            cache / f"concealer-{kind}-{request.seed}.safetensors",
+            checkpoint,
+            lambda progress, strength=strength: training(strength, progress),  # type: ignore[misc]
+        )
+        card = identity | {
+            "featveil": featveil.__version__,
+            "minutes": round((time.monotonic() - started) / 60, 1),
+            "false_positive_rate_95": {
+                "raw": source.false_rate(lambda values: values),
+                "concealed": source.false_rate(trainer.conceal),
+                "during_joint_training": trainer.history,
+            },
+            "validation": "held-out points" if validation is None else validation.name,
+            "data": request.data_note,
+            "licence": request.licence,
+        }
+        save_network(out, *network.weights(), kind, strength, card)
+        cards.append({"lambda": strength, **card})
+    return cards
+
+
+def _source(
+    request: Request, patches: PatchSet, validation: PatchSet | None, photographs: Pieces, report: Report
+) -> ConcealerSource:
+    if not len(photographs):
+        raise InputError("too few photographs: none is on the training side")
+    values, points = describe_tracks(patches, request.describer, report)
+    held = np.unique(points, return_inverse=True)[1] % _HELD_OUT == 0
+    training, other = Tracks(values[~held], points[~held]), Tracks(values[held], points[held])
+    if validation is not None:
+        training, other = Tracks(values, points), Tracks(*describe_tracks(validation, request.describer, report))
+    size = photographs[0].features.descriptors.size
+    if size != values.shape[1]:
+        raise InputError(f"patches have descriptors of size {values.shape[1]}, photographs of size {size}")
+    return ConcealerSource(training, other, photographs, Encoding(request.describer.kind, size), request.seed)
+
+
+def _identity(request: Request, patches: PatchSet) -> dict[str, Any]:
+    return {
+        "kind": request.describer.kind,
+        "describer": request.describer.digest,
+        "preset": asdict(request.preset),
+        "loss": request.loss,
+        "patches": [patches.name, len(patches)],
+    }
+
+
+def _distinct(total: int, count: int, rng: np.random.Generator) -> Integers:
+    """`count` different numbers below `total`, which is much larger."""
+    found = np.unique(rng.integers(total, size=2 * count))
+    return rng.permutation(found)[:count]
