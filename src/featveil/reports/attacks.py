@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _NOT_ADVERSARIES = ("chance", "oracle")
-_PARTS = ("identity", "lifting", "subset", "metric")
+_PARTS = ("identity", "lifting", "subset", "metric", "concealer")
 _WORD_SETS = ("subset", "metric")
 _NARROWEST = 5.2  # inches of a figure: its title fits
 
@@ -31,17 +31,20 @@ class AttackRow(Leakage):
 
     Distances are shares of the descriptor's norm. `median` and `rank` are means of the photographs' medians.
     `image_epsilon` is that of an image with the mean number of `features`; `bound` is how often any attack can name the
-    right word from one release, were all words equally common. None where nothing is guaranteed.
+    right word from one release, were all words equally common. None where nothing is guaranteed. `then` is the defense
+    after a concealer, and `released_near` the share of guesses below NEAR of the concealed descriptor.
     """
 
     scheme: str
     defense: str
+    then: str | None
     attack: str
     victims: int
     seconds: float
     epsilon: float | None
     image_epsilon: float | None
     bound: float | None
+    released_near: float | None = None
 
 
 def summarize_attacks(records: Sequence[Record]) -> list[AttackRow]:
@@ -56,7 +59,7 @@ def summarize_attacks(records: Sequence[Record]) -> list[AttackRow]:
 
 def _success(row: AttackRow) -> float:
     """How often an attack succeeds: the share of words named right for word sets, else of guesses below NEAR."""
-    return row.exact if row.defense in _WORD_SETS else row.below_near
+    return row.exact if (row.then or row.defense) in _WORD_SETS else row.below_near
 
 
 def best_attacks(rows: Sequence[AttackRow], value: Value = _success) -> dict[str, AttackRow]:
@@ -102,6 +105,10 @@ def attacks_markdown(records: Sequence[Record]) -> str:
         for title, value in shown if chosen else ():
             parts.append(f"## {defense}: {title.lower()}\n\n{_grid(chosen, value)}")
         parts[-1] += _bounds(chosen)
+        behind = [row for row in chosen if row.released_near is not None]
+        if behind:
+            title = f"Of the concealed descriptor, before the network is undone: guesses nearer than {NEAR}, in %"
+            parts.append(f"## {defense}: {title.lower()}\n\n{_grid(behind, lambda row: row.released_near or 0.0)}")
     parts.append(f"## All figures\n\n{_list(rows)}")
     return "\n".join(parts)
 
@@ -144,11 +151,12 @@ def _row(records: Sequence[Record]) -> AttackRow:
         name: sum(value[place] * weight for value, weight in zip(measured, weights[name], strict=True))
         for place, name in enumerate(MEASURED)
     }
-    epsilon, bound = one.parameters.get("epsilon"), one.parameters.get("bound")
+    epsilon, bound, then = (one.parameters.get(name) for name in ("epsilon", "bound", "then"))
     features = sum(int(str(record.parameters["features"])) for record in records) / len(records)
     return AttackRow(
         scheme=one.scheme,
         defense=str(one.parameters["defense"]),
+        then=None if then is None else str(then),
         attack=str(one.attack),
         count=total,
         victims=len(records),
@@ -156,8 +164,16 @@ def _row(records: Sequence[Record]) -> AttackRow:
         epsilon=None if epsilon is None else float(str(epsilon)),
         image_epsilon=None if epsilon is None else float(str(epsilon)) * features,
         bound=None if bound is None else float(str(bound)),
+        released_near=_released(records, total),
         **values,
     )
+
+
+def _released(records: Sequence[Record], total: int) -> float | None:
+    """The share of guesses near the concealed descriptor; None where there is no concealer."""
+    if any("released_below_near" not in record.parameters for record in records):
+        return None
+    return sum(float(str(one.parameters["released_below_near"])) * one.count for one in records) / total
 
 
 def _grid(rows: Sequence[AttackRow], value: Value) -> str:

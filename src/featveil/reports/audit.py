@@ -15,7 +15,7 @@ from featveil.metrics.leakage import MEASURED, METRIC
 from featveil.reports.audit_rows import AuditRow, SkippedTrial, Spread, TrialRow
 
 ADVERSARIES = ("release", "twice", "place", "none", "truth")
-FAMILIES = ("identity", "lifting", "hardened", "subset", "metric", "naive")
+FAMILIES = ("identity", "lifting", "hardened", "concealer", "subset", "metric", "naive")
 WORD_SETS = ("subset", "metric")
 
 _NAMED = ("victim", "defense", "keypoints", "geometry", "features", "raw_features", "kind")
@@ -112,11 +112,13 @@ def _row(scheme: str, schemes: dict[str, _Found], everything: set[tuple[_Thing, 
     defense, epsilon = str(one.parameters["defense"]), _number(one, "epsilon")
     features = _mean_of_victims(records, "features")
     has = [(thing, pair) for thing, pairs in found.items() for pair in pairs]
-    promise = _PROMISES.get(defense, "empirical")
+    then = None if one.parameters.get("then") is None else str(one.parameters["then"])
+    promise = _PROMISES.get(then or defense, "empirical")
     return AuditRow(
         dataset=one.dataset,
         scheme=scheme,
         defense=defense,
+        then=then,
         strategy=None if one.parameters.get("strategy") is None else str(one.parameters["strategy"]),
         dimension=_whole(one, "dimension"),
         confounders=_whole(one, "confounders"),
@@ -136,7 +138,7 @@ def _row(scheme: str, schemes: dict[str, _Found], everything: set[tuple[_Thing, 
         twice=_best(trials, "twice"),
         place=_best(trials, "place"),
         chance=_best(trials, "none"),
-        named=_best(trials, "release", lambda trial: trial.exact.mean) if defense in WORD_SETS else None,
+        named=_best(trials, "release", lambda trial: trial.exact.mean) if (then or defense) in WORD_SETS else None,
         trials=trials,
         skipped=tuple(_skipped(found)),
         missing=len(everything.difference(has)),
@@ -211,7 +213,20 @@ def _trials(found: _Found) -> Iterable[TrialRow]:
                 below_close=_measured(measured, "below_close"),
                 exact=_measured(measured, "exact"),
                 median=_measured(measured, "median", lambda record: 1),
+                released_near=_released(measured),
             )
+
+
+def _released(records: list[Record]) -> Spread | None:
+    """Guesses near the concealed descriptor; None where there is no concealer."""
+    if any("released_below_near" not in record.parameters for record in records):
+        return None
+    means = [
+        sum((_number(record, "released_below_near") or 0.0) * record.count for record in members)
+        / sum(record.count for record in members)
+        for members in _by_seed(records)
+    ]
+    return Spread.of(means)
 
 
 def _measured(

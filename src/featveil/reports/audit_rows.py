@@ -26,6 +26,7 @@ class TrialRow:
 
     `adversary` says what the attacker has: "release", a second one ("twice"), another image of the "place", "none"
     (chance), or the "truth" (no adversary). `median` is a mean of the photographs' medians, in shares of the norm.
+    `released_near` is the share of guesses near the concealed descriptor, before a concealer was undone.
     """
 
     attack: str
@@ -36,6 +37,7 @@ class TrialRow:
     below_close: Spread
     exact: Spread
     median: Spread
+    released_near: Spread | None = None
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ class SkippedTrial:
 
 @dataclass(frozen=True)
 class AuditRow:
-    """One scheme on one dataset.
+    """One scheme on one dataset; `then` is the defense after a concealer, if there is one.
 
     `utility_one` (private query, raw map) and `utility_both` are right verified matches as a share of those of raw
     features; `kept_one` and `kept_both` as a share of those of the same keypoints raw; `accuracy_*` is the share of
@@ -62,6 +64,7 @@ class AuditRow:
     dataset: str
     scheme: str
     defense: str
+    then: str | None
     strategy: str | None
     dimension: int | None
     confounders: int | None

@@ -8,6 +8,9 @@ from featveil.reports.audit_rows import AuditRow, Spread
 
 _USEFUL = 0.5  # share of the raw matches that a scheme must keep to be named in the bottom line
 _SMALL = 0.01
+_CONCEALED = (
+    "Each descriptor goes through a network that was trained against image reconstruction, and that everyone has."
+)
 _GEOMETRY = "scale and orientation of the keypoints"
 
 
@@ -36,7 +39,10 @@ def describe_scheme(row: AuditRow) -> str:
         "metric": f"Each descriptor is replaced by {words} of a public codebook, likelier by near ones than by others.",
         "naive": "Noise is added to every value of a descriptor.",
     }
-    told = [sentences.get(row.defense, f"Descriptors are hidden by the defense {row.defense}.")]
+    sender = row.then or row.defense
+    told = [sentences.get(sender, f"Descriptors are hidden by the defense {sender}.")]
+    if row.defense == "concealer":
+        told = [_CONCEALED, *(told if row.then else [])]
     if row.keypoints == "apart":
         told.append("Only keypoints that do not overlap are released.")
     if row.geometry:
@@ -50,7 +56,8 @@ def describe_promise(row: AuditRow) -> str:
         return "Guarantee: empirical. Nothing is proved; it is as good as the best attack known."
     if row.epsilon is None or row.image_epsilon is None:
         return "Guarantee: none."
-    unit = " per unit of distance" if row.promise == "metric-dp" else ""
+    space = " between concealed descriptors" if row.defense == "concealer" else ""
+    unit = f" per unit of distance{space}" if row.promise == "metric-dp" else ""
     told = (
         f"Guarantee: {row.promise}, proved: epsilon {row.epsilon:g}{unit} for a descriptor, which adds up to"
         f" {row.image_epsilon:,.0f}{unit} for an image of {row.features:,.0f} features."

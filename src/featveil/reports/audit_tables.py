@@ -99,7 +99,12 @@ def attack_table(rows: Sequence[AuditRow], name: str) -> str:
     """Every attack on every scheme."""
     headings = ["Scheme", "Attack", "Attacker has", f"Nearer than {NEAR:g}", f"Nearer than {CLOSE:g}", "Exact"]
     headings += ["Median distance", "Guesses"]
-    return html_table(name, headings, [_attack(row, trial) for row in rows for trial in row.trials], 3)
+    lines = [_attack(row, trial) for row in rows for trial in row.trials]
+    if any(trial.released_near is not None for row in rows for trial in row.trials):
+        headings.append(f"Concealed one nearer than {NEAR:g}")
+        behind = [trial.released_near for row in rows for trial in row.trials]
+        lines = [[*line, _share(share)] for line, share in zip(lines, behind, strict=True)]
+    return html_table(name, headings, lines, 3)
 
 
 def _attack(row: AuditRow, trial: TrialRow) -> list[Cell]:

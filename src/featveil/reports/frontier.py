@@ -25,6 +25,7 @@ LOOKS = {
     "identity": ("X", "#6b6b6b"),
     "lifting": ("o", "#0072b2"),
     "hardened": ("D", "#c44e00"),
+    "concealer": ("p", "#56449a"),
     "subset": ("^", "#008a63"),
     "metric": ("v", "#a8478a"),
     "naive": ("s", "#8a6d00"),

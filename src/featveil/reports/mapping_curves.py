@@ -25,7 +25,13 @@ _CENTRE: _Measure = (
     lambda row: None if row.centre_error is None else 100 * row.centre_error,
     lambda _, value: f"{value:.2f}" if value < 10 else f"{value:,.0f}",
 )
-_FAMILIES = {"raw": LEVELS["raw"], "quanti": LEVELS["quantised"], "subset": "#c98a1b", "hardened": "#7a5ba6"}
+_FAMILIES = {
+    "raw": LEVELS["raw"],
+    "quanti": LEVELS["quantised"],
+    "subset": "#c98a1b",
+    "hardened": "#7a5ba6",
+    "concealer": "#3b8e8c",
+}
 _LIFTING = "#3b6ea8"
 _FINEST = 1e-3  # cm: a logarithmic axis has no zero
 

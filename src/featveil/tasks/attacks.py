@@ -12,14 +12,15 @@ from pathlib import Path
 
 import numpy as np
 
-from featveil.core import InputError
+from featveil.core import ConcealingNetwork, InputError
 from featveil.core.records import Parameter, Record
 from featveil.databases import Database
 from featveil.defenses import Identity, Lifting, Metric, Subset
 from featveil.tasks import matching
+from featveil.tasks.file_attacks import scheme_name
 from featveil.tasks.generators import image_generator
 from featveil.tasks.leakage import leakage_record, score_attack
-from featveil.tasks.releases import Releases, Scheme, Victim
+from featveil.tasks.releases import Releases, Scheme, Victim, concealed_schemes
 from featveil.tasks.resuming import Key, Plan, Report, resume
 from featveil.tasks.trials import Trial
 
@@ -57,16 +58,19 @@ def make_schemes(
     epsilons: Sequence[float] = DEFAULT_EPSILONS,
     subset_sizes: Sequence[int] = DEFAULT_SUBSET_SIZES,
     metric_epsilons: Sequence[float] = DEFAULT_METRIC_EPSILONS,
+    concealers: Sequence[ConcealingNetwork] = (),
+    composed: bool = False,
 ) -> list[Scheme]:
-    """No defense, every strategy x dimension, every epsilon x subset size, and the metric mechanism with one word."""
-    made = [Scheme("identity", Identity())]
-    for strategy, m in product(dict.fromkeys(strategies), dict.fromkeys(dimensions)):
-        made.append(Scheme(f"{strategy}-{m}", Lifting(strategy, m).for_kind(kind)))
-    for epsilon, k in product(dict.fromkeys(epsilons), dict.fromkeys(subset_sizes)):
-        made.append(Scheme(f"subset-{epsilon:g}-{k}", Subset(epsilon, k).for_kind(kind)))
-    for epsilon in dict.fromkeys(metric_epsilons):
-        made.append(Scheme(f"metric-{epsilon:g}-1", Metric(epsilon).for_kind(kind)))
-    return made
+    """No defense, every strategy x dimension, every epsilon x subset size, and the metric mechanism with one word.
+
+    Then the `concealers`, and with `composed` all of these defenses again after each.
+    """
+    liftings = [Lifting(*one) for one in product(dict.fromkeys(strategies), dict.fromkeys(dimensions))]
+    words = [Subset(*one) for one in product(dict.fromkeys(epsilons), dict.fromkeys(subset_sizes))]
+    others: list[Lifting | Subset | Metric] = [*liftings, *words, *map(Metric, dict.fromkeys(metric_epsilons))]
+    alone = [Scheme(scheme_name(defense.spec()), defense.for_kind(kind)) for defense in others]
+    behind = concealed_schemes(concealers, kind, others if composed else ())
+    return [Scheme("identity", Identity()), *alone, *behind]
 
 
 @dataclass(frozen=True)

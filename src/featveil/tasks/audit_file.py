@@ -4,7 +4,8 @@
     [attacker]   photos or database; size
     [pool]       photos
     [[dataset]]  folder; name, images
-    [[scheme]]   name of a defense, its fields (a list gives one scheme for each value), keypoints, geometry
+    [[scheme]]   name of a defense, its fields (a list gives one scheme for each value), keypoints, geometry; of a
+                 concealer also then = { name = ..., ... }, the defense after it with its fields
     [[attack]]   name of an attack, its fields
 
 Everything is optional but folder and name. Paths are relative to the file.
@@ -12,16 +13,16 @@ Everything is optional but folder and name. Paths are relative to the file.
 
 import dataclasses
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, TypeVar, get_args, get_type_hints
 
 from featveil.attacks import ATTACKS
-from featveil.core import InputError
+from featveil.core import ConcealingNetwork, InputError
 from featveil.databases import Database, load_database
-from featveil.defenses import DEFENSES
+from featveil.defenses import DEFENSES, load_network
 from featveil.tasks.audit_request import IMAGES, Attacker, Request, Settings, Source, check_different
 from featveil.tasks.audit_schemes import default_schemes, grid, with_identity
 from featveil.tasks.releases import Scheme
@@ -39,7 +40,9 @@ _NAMES = {
     bool: "true or false",
     list: "a list",
     Database: "a file name",
+    ConcealingNetwork: "a file name",
 }
+_LOADED: dict[type, Callable[[Path], Any]] = {Database: load_database, ConcealingNetwork: load_network}
 
 
 def read_audit_file(path: str | Path) -> Request:
@@ -120,18 +123,29 @@ def _schemes(entries: Entries, path: Path, kind: str) -> tuple[Scheme, ...]:
         return tuple(default_schemes(kind))
     made: list[Scheme] = []
     for place, table in _tables(entries, "scheme", path):
-        hints = _fields(table, DEFENSES, "defense", place)
-        _check_keys(table, ("name", *hints, "keypoints", "geometry"), place)
-        given: Entries = {}
-        for name, value in table.items():
-            values = value if isinstance(value, list) else [value]
-            if not values:
-                raise InputError(f"{place}: {name} is an empty list")
-            given[name] = [_field(one, name, hints, place, path) for one in values]
+        given = _entries(table, ("keypoints", "geometry"), place, path)
         with _at(place):
             made += grid(given, kind)
             check_different("scheme", [scheme.name for scheme in made])
     return tuple(with_identity(made))
+
+
+def _entries(table: Entries, more: tuple[str, ...], place: str, path: Path) -> Entries:
+    """A defense's name and fields, and `more`, each a list of its values; files named in them are read."""
+    hints = _fields(table, DEFENSES, "defense", place)
+    _check_keys(table, ("name", *hints, *more), place)
+    given: Entries = {}
+    for name, value in table.items():
+        values = value if isinstance(value, list) else [value]
+        if not values:
+            raise InputError(f"{place}: {name} is an empty list")
+        if name == "then" and name in hints:
+            if not all(isinstance(one, dict) for one in values):
+                raise InputError(f"{place}: then must be a table, such as {{ name = 'lifting', dimension = 4 }}")
+            given[name] = [_entries(one, (), f"{place}, {name}", path) for one in values]
+        else:
+            given[name] = [_field(one, name, hints, place, path) for one in values]
+    return given
 
 
 def _methods(entries: Entries, path: Path) -> Iterator[Any]:
@@ -170,9 +184,10 @@ def _field(value: Any, name: str, hints: dict[str, Any], place: str, path: Path)
     if name not in hints:
         return value
     allowed = get_args(hints[name]) if isinstance(hints[name], UnionType) else (hints[name],)
-    if Database in allowed and isinstance(value, str):
-        with _at(place):
-            return load_database(path.parent / value)
+    for kind, load in _LOADED.items():
+        if kind in allowed and isinstance(value, str):
+            with _at(place):
+                return load(path.parent / value)
     if type(value) is int and float in allowed and int not in allowed:
         return float(value)
     if type(value) not in allowed:

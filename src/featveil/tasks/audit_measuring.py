@@ -103,7 +103,9 @@ class _Subject:
         other: Features | PrivateFeatures = self.victim.second_view
         if sides == "both":
             other = self.releases.release(self.victim, self.scheme, -1)
-        counts = verified(self.victim, other, self.private, getattr(self.scheme.defense, "codebook", None))
+        elif self.scheme.network is not None:
+            other = self.scheme.network.conceal(self.victim.second_view)
+        counts = verified(self.victim, other, self.private, self.scheme.codebook)
         return Record(
             task=TASK,
             dataset=self.dataset.name,

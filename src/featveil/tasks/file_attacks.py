@@ -10,13 +10,24 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from featveil.attacks import Attack, Knowledge
-from featveil.core import Features, FeatveilError, InputError, Points, PrivateFeatures, Spec, Subspaces, WordSets
+from featveil.attacks import Attack, Knowledge, needs_of
+from featveil.core import (
+    ConcealingNetwork,
+    Features,
+    FeatveilError,
+    InputError,
+    Points,
+    PrivateFeatures,
+    Spec,
+    Subspaces,
+    WordSets,
+)
 from featveil.core.arrays import Integers
+from featveil.core.features import SpecValue, sent_by
 from featveil.core.files import make_folder
 from featveil.core.records import Parameter, Record
 from featveil.databases import Database
-from featveil.metrics import Truth, histogram
+from featveil.metrics import NEAR, Truth, histogram
 from featveil.tasks.generators import check_seed, generator
 from featveil.tasks.leakage import Outcome, leakage_record, score_attack
 from featveil.tasks.resuming import Key, Plan, Report, resume
@@ -56,7 +67,7 @@ class Target:
         made |= {"private": fingerprint(self.private), "features": len(self.private)}
         made |= {"guarantee": self.private.guarantee.kind, "epsilon": self.private.guarantee.epsilon}
         made["sample"] = None if self.rows(method, settings) is None else settings.sample
-        return made | known_facts(method, self.knowledge) | attack_parameters(method)
+        return made | known_facts(method, self.knowledge, self.private) | attack_parameters(method)
 
     def rows(self, method: Attack, settings: Settings) -> Integers | None:
         """The features to attack, the same for every attack; None for all."""
@@ -127,8 +138,13 @@ def reporting(made: Iterable[Made], total: int, report: Report) -> Iterator[Made
 
 
 def scheme_name(defense: Spec) -> str:
-    """A short name of what a release was made with: sub-hybrid-4, hardened-4-16, subset-10-2, naive-10."""
-    shown = [defense.get("strategy") or defense.get("name")]
+    """A short name of what a release was made with: sub-hybrid-4, hardened-4-16, subset-10-2, concealer-1-subset-10-2.
+
+    The number after a concealer is its lambda.
+    """
+    shown: list[SpecValue] = [defense.get("strategy") or sent_by(defense)]
+    if "network" in defense:
+        shown = ["concealer", defense.get("lambda"), *(shown if "then" in defense else [])]
     shown += [defense[name] for name in ("confounders", "dimension", "epsilon", "subset_size") if name in defense]
     return "-".join("infinite" if part is None else f"{part:g}" if _is_number(part) else str(part) for part in shown)
 
@@ -138,14 +154,15 @@ def attack_parameters(method: Any) -> dict[str, Parameter]:
     return {f"{method.name}.{field.name}": _plain(getattr(method, field.name)) for field in fields(method)}
 
 
-def known_facts(method: Attack, knowledge: Knowledge) -> dict[str, Parameter]:
-    """What the attack was given of what it declares: the names, and fingerprints of each."""
-    names = [name for name in (*method.needs, *method.uses) if knowledge.has(name)]
+def known_facts(method: Attack, knowledge: Knowledge, private: PrivateFeatures | None = None) -> dict[str, Parameter]:
+    """What the attack was given of what it declares, for `private` if it matters: names, and fingerprints of each."""
+    needs = method.needs if private is None else needs_of(private, method)
+    names = [name for name in dict.fromkeys((*needs, *method.uses)) if knowledge.has(name)]
     made: dict[str, Parameter] = {"knows": names}
     for name in names:
         match getattr(knowledge, name):
-            case Database() as database:
-                made[f"known_{name}"] = database.digest[:16]
+            case Database() | ConcealingNetwork() as named:
+                made[f"known_{name}"] = named.digest[:16]
             case Features() | PrivateFeatures() as found:
                 made[f"known_{name}"] = fingerprint(found)
             case tuple() as found:
@@ -177,10 +194,21 @@ def _record(target: Target, method: Attack, settings: Settings, outcome: Outcome
         "attacked": len(outcome.guess),
         "seconds": round(outcome.seconds, 4),
         "histogram": [int(count) for count in histogram(outcome.distances)],
-        "note": outcome.guess.note,
+        "note": _note(outcome),
     }
     parameters, scheme = target.parameters(method, settings) | measured, scheme_name(target.private.defense)
     return leakage_record(outcome, TASK, target.name, scheme, method.name, settings.seed, parameters)
+
+
+def _note(outcome: Outcome) -> str:
+    """The attack's, and behind a concealer what it found there before that was undone."""
+    note, released = outcome.guess.note, outcome.released
+    if released is None:
+        return note
+    found = (
+        f"of the concealed descriptors {released.below_near:.1%} are guessed to {NEAR:g}, {released.exact:.1%} exactly"
+    )
+    return f"{note}; {found}" if note else found
 
 
 def _key(target: Target, method: Attack) -> Key:

@@ -46,8 +46,9 @@ def run_guesses(
     """The guesses of all `methods`, written to FILE.ATTACK.npz in `folder` unless that is None.
 
     A file holds values (k, d), answered (k,), words (k,) where there are any, rows (k,), which private features they
-    are of, and a JSON text `about`. What was written before with the same settings is kept. `failed` is called for an
-    attack that ends in an error. Raises InputError when a file is there that was made with others.
+    are of, released (k, d), the guesses behind a concealer where there is one, and a JSON text `about`. What was
+    written before with the same settings is kept. `failed` is called for an attack that ends in an error. Raises
+    InputError when a file is there that was made with others.
     """
 
     def guesses() -> Iterator[Guessed]:
@@ -89,6 +90,7 @@ def _run(
 def _write(path: Path, guess: Guess, rows: NDArray[np.int64], about: dict[str, Any]) -> None:
     arrays: dict[str, Any] = {"values": guess.values, "answered": guess.answered, "rows": rows}
     arrays |= {} if guess.words is None else {"words": guess.words}
+    arrays |= {} if guess.released is None else {"released": guess.released}
     make_folder(path.parent)
     with replacing(path) as temporary, temporary.open("wb") as file:
         np.savez(file, about=np.array(json.dumps(about)), **arrays)

@@ -18,7 +18,6 @@ from featveil.core import Features, InputError, PrivateFeatures
 from featveil.core.records import Parameter, Record
 from featveil.databases import Database
 from featveil.datasets import MapScene
-from featveil.defenses import Subset
 from featveil.geometry.localization import PoseSearch, estimate_pose
 from featveil.geometry.mapping import Mapping3D, triangulate
 from featveil.geometry.models import SparseModel, read_model
@@ -69,9 +68,9 @@ class Method:
 
     def options(self) -> LocalizeOptions:
         """For the matching of the query."""
-        if not isinstance(self.scheme.defense, Subset):
+        if self.scheme.codebook is None:
             return LocalizeOptions()
-        rule = MatchOptions(codebook=self.scheme.defense.codebook)
+        rule = MatchOptions(codebook=self.scheme.codebook)
         if self.distance == "nearest":
             rule["rule"] = "nearest"
         return LocalizeOptions(rule, neighbours=self.distance == SUPPORTED)
@@ -85,16 +84,18 @@ def make_methods(
     epsilons: Sequence[float],
     subset_size: int,
     iterations: Sequence[int],
+    concealed: Sequence[Scheme] = (),
 ) -> list[Method]:
     """Raw; lifted queries of all `dimensions` against a raw map, of `private_maps` against private ones; words.
 
+    Schemes of `concealed` are queries against a raw map too, whose features are concealed to be compared with them.
     Words are matched by vocabulary, with all candidates and with those that neighbours support, and by mutual nearest
     words, each with all numbers of `iterations`; the others need the fewest of these only.
     """
     fewest, every = (min(iterations),), tuple(sorted(set(iterations)))
     words = [quantised(codebook), *subsets(codebook, epsilons, [subset_size])] if epsilons else []
     return [
-        Method(RAW, "raw", "point-to-point", fewest),
+        *(Method(scheme, "raw", "point-to-point", fewest) for scheme in (RAW, *concealed)),
         *(Method(scheme, "raw", "point-to-subspace", fewest) for scheme in lifted(kind, dimensions)),
         *(Method(scheme, "private", "subspace-to-subspace", fewest) for scheme in lifted(kind, private_maps)),
         *(Method(scheme, "raw", rule, every) for rule in ("vocabulary", SUPPORTED, "nearest") for scheme in words),
@@ -150,7 +151,9 @@ class _Maps:
         scheme = method.scheme
         if method.map_kind == "private":
             return self.releases.sent(name, scheme)
-        raw, codebook = self.releases.raw(name), method.options().matching.get("codebook")
+        raw, codebook = self.releases.raw(name), scheme.codebook
+        if scheme.network is not None:
+            raw = scheme.network.conceal(raw)
         if codebook is None or method.distance == "nearest":
             return raw
         if (name, codebook.digest) not in self._words:

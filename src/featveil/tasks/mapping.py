@@ -11,7 +11,6 @@ from featveil.core import InputError
 from featveil.core.records import Parameter, Record
 from featveil.databases import Database
 from featveil.datasets import MapScene
-from featveil.defenses import Subset
 from featveil.geometry.mapping import Mapping3D
 from featveil.geometry.models import SparseModel
 from featveil.matching import MatchOptions
@@ -71,7 +70,7 @@ def run_resumable(
 
 def _record(scene: MapScene, releases: SceneReleases, scheme: Scheme, settings: Settings, folder: Path) -> Record:
     names = sorted(scene.images)
-    codebook = scheme.defense.codebook if isinstance(scheme.defense, Subset) else None
+    codebook = scheme.codebook
     options = MapOptions(
         MatchOptions() if codebook is None else MatchOptions(codebook=codebook),
         mapping=Mapping3D(refine_intrinsics=not scene.poses, seed=settings.seed),

@@ -7,12 +7,24 @@ import numpy as np
 
 from featveil.attacks import Knowledge
 from featveil.attacks.posterior import posterior_bound
-from featveil.core import Defense, Descriptors, Features, Points, PrivateFeatures, Subspaces, WordSets
+from featveil.core import (
+    ConcealingNetwork,
+    Defense,
+    Descriptors,
+    Features,
+    InputError,
+    Points,
+    PrivateFeatures,
+    Subspaces,
+    WordSets,
+)
 from featveil.core.arrays import Float64
+from featveil.core.features import sent_by
 from featveil.core.records import Parameter
 from featveil.databases import Database
-from featveil.defenses import Lifting, Metric, Subset, privatize
+from featveil.defenses import Concealer, Lifting, Metric, Subset, last_step, privatize
 from featveil.metrics import Truth, align
+from featveil.tasks.file_attacks import scheme_name
 from featveil.tasks.generators import image_generator
 from featveil.tasks.trials import Trial
 
@@ -22,7 +34,8 @@ _SENT: dict[str, type[Descriptors]] = {
     "subset": WordSets,
     "metric": WordSets,
 }
-_SPEC = ("strategy", "dimension", "confounders", "epsilon", "subset_size")
+_SPEC = ("lambda", "then", "strategy", "dimension", "confounders", "epsilon", "subset_size")
+_DIGESTS = ("network", "database", "codebook")
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +63,18 @@ class Scheme:
     @property
     def representation(self) -> type[Descriptors]:
         """What it sends."""
-        return _SENT.get(str(self.defense.spec()["name"]), Points)
+        return _SENT.get(sent_by(self.defense.spec()), Points)
+
+    @property
+    def network(self) -> ConcealingNetwork | None:
+        """What conceals its descriptors, if anything does."""
+        return self.defense.network if isinstance(self.defense, Concealer) else None
+
+    @property
+    def codebook(self) -> Database | None:
+        """Of the words it sends, if it sends any."""
+        mechanism = last_step(self.defense)
+        return mechanism.codebook if isinstance(mechanism, Subset | Metric) else None
 
     @property
     def private_pool(self) -> bool:
@@ -63,11 +87,18 @@ class Scheme:
 
     def withholds(self, trial: Trial) -> str | None:
         """Why no adversary of this scheme has what the trial is about, as a sentence; None if one may."""
+        concealed, mechanism = isinstance(self.defense, Concealer), last_step(self.defense)
+        if "network" in trial.knows and not concealed:
+            return "no network conceals these descriptors"
+        if concealed and "database" in trial.also:
+            return "whoever undoes a concealer has a database: it is there without being named"
+        if concealed and "overlap" in trial.method.name:
+            return "how concealed descriptors of overlapping keypoints predict each other is not known"
         if "lifting_database" not in trial.knows:
             return None
         if self.private_pool:
             return "the pool that confounders are drawn from is private to the device: no adversary has it"
-        if isinstance(self.defense, Lifting) and self.defense.adversarial_directions == 0:
+        if isinstance(mechanism, Lifting) and mechanism.adversarial_directions == 0:
             return "this lifting draws from no database that could be known"
         return None
 
@@ -76,14 +107,32 @@ class Scheme:
         spec = self.defense.spec()
         made: dict[str, Parameter] = {"defense": spec["name"]}
         made |= {name: spec[name] for name in _SPEC if name in spec}
-        return made | {name: str(spec[name])[:16] for name in ("database", "codebook") if spec.get(name)}
+        return made | {name: str(spec[name])[:16] for name in _DIGESTS if spec.get(name)}
 
     def bound(self) -> dict[str, Parameter]:
         """How often any attack can name the right word of the subset mechanism, were all equally common."""
-        if not isinstance(self.defense, Subset) or self.defense.codebook is None:
+        mechanism = last_step(self.defense)
+        if not isinstance(mechanism, Subset) or mechanism.codebook is None:
             return {}
-        words = len(self.defense.codebook)
-        return {"bound": posterior_bound(self.defense.epsilon, np.full(words, 1 / words))}
+        words = len(mechanism.codebook)
+        return {"bound": posterior_bound(mechanism.epsilon, np.full(words, 1 / words))}
+
+
+def concealed_schemes(
+    networks: Sequence[ConcealingNetwork], kind: str, after: Sequence[Lifting | Subset | Metric] = ()
+) -> list[Scheme]:
+    """Each network by itself, then each with every defense of `after` behind it.
+
+    Raises InputError for a network of another kind, and for two that have the same lambda and so the same name.
+    """
+    made = [
+        Scheme(scheme_name(defense.spec()), defense.for_kind(kind))
+        for then in (None, *after)
+        for defense in (Concealer(network, then) for network in networks)
+    ]
+    if len({scheme.name for scheme in made}) < len(made):
+        raise InputError("two concealers have the same lambda: study them one after the other")
+    return made
 
 
 Equip = Callable[[Scheme, Victim, int], Defense]
@@ -125,23 +174,27 @@ class Releases:
 
     def truth(self, victim: Victim, scheme: Scheme) -> Truth:
         """What the release hides: scale and orientation tell features at one position apart, whoever sees them."""
-        return align(self.release(victim, scheme, geometry=True), victim.features)
+        return align(self.release(victim, scheme, geometry=True), victim.features, scheme.network)
 
     def knowledge(self, victim: Victim, scheme: Scheme, trial: Trial) -> Knowledge:
-        """What the adversary of a trial has; the truth, for an oracle, is added where guesses are scored."""
-        wanted, defense = trial.knows, scheme.defense
+        """What the adversary of a trial has; the truth, for an oracle, is added where guesses are scored.
+
+        Every adversary has a concealing network, and descriptors of its own to learn the way back from.
+        """
+        wanted, mechanism = trial.knows, last_step(scheme.defense)
         others = [other for other in self.victims if other is not victim] if "others" in wanted else []
         reference: Features | PrivateFeatures = victim.second_view
         shown = trial.geometry or scheme.geometry
         if trial.lifted_reference:
             reference = self.release(victim, scheme, -1, scheme.geometry)
         return Knowledge(
-            database=self.database if "database" in wanted else None,
-            lifting_database=defense.database
-            if "lifting_database" in wanted and isinstance(defense, Lifting)
+            database=self.database if "database" in wanted or scheme.network is not None else None,
+            lifting_database=mechanism.database
+            if "lifting_database" in wanted and isinstance(mechanism, Lifting)
             else None,
-            codebook=defense.codebook if isinstance(defense, Subset | Metric) else None,
+            codebook=scheme.codebook,
             others=tuple(self.release(other, scheme, geometry=scheme.geometry) for other in others),
             repeats=(self.release(victim, scheme, 1, shown),) if "repeats" in wanted else (),
             reference=reference if "reference" in wanted else None,
+            network=scheme.network,
         )
