@@ -1,9 +1,8 @@
 """A trained inverter in one ONNX file: the graph, and beside it how features are read and its card.
 
-An ONNX graph is data that onnxruntime interprets; a file with references to other files is refused.
+An ONNX graph is data that onnxruntime interprets; a file that refers to other files, or has loops, is refused.
 """
 
-import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,14 +14,16 @@ from numpy.typing import NDArray
 from featveil.core import FeatveilError, FormatError, InputError, Keypoints, PrivateFeatures
 from featveil.core.arrays import Float32
 from featveil.core.features import Features
-from featveil.learning.encodings import STRIDES, Encoding, cells
+from featveil.formats.tensors import read_json_object
+from featveil.inverters.contents import check_contents
+from featveil.learning.encodings import FORMAT, STRIDES, Encoding, cells
 
 Image = NDArray[np.uint8]
 
-FORMAT = "featveil-inverter-1"
 _LARGEST_FILE = 2**28
 _LARGEST_SIDE = 4096
-_INPUTS = {"rows", "cells", "frame"}
+_INPUTS = {"rows": "tensor(float)", "cells": "tensor(int64)", "frame": "tensor(float)"}
+_OUTPUTS = {"image": "tensor(float)"}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -55,7 +56,7 @@ class Inverter:
     def _paint(self, rows: Float32, keypoints: Keypoints, width: int, height: int) -> Image:
         coarsest = STRIDES[-1]
         across, down = math.ceil(width / coarsest), math.ceil(height / coarsest)
-        by_scale = self.encoding.geometry != "positions"
+        by_scale = self.encoding.reads_all(keypoints)
         feed = {
             "rows": rows,
             "cells": cells(keypoints, across * coarsest, down * coarsest, by_scale),
@@ -78,30 +79,43 @@ def load_inverter(path: str | Path) -> Inverter:
         raise InputError(f"there is no inverter {path}: train one with 'featveil train inverter'")
     if path.stat().st_size > _LARGEST_FILE:
         raise FormatError(f"{path} is too large for an inverter")
-    session = _session(path)
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+    try:
+        return _loaded(content)
+    except (FormatError, ValueError) as error:  # ValueError: a text that is none
+        raise FormatError(f"{path} is no usable inverter: {error}") from error
+
+
+def _loaded(content: bytes) -> Inverter:
+    check_contents(content)
+    session = _session(content)
     told = session.get_modelmeta().custom_metadata_map
     if told.get("format") != FORMAT:
-        raise FormatError(f"{path} is no inverter of featveil (format {FORMAT})")
+        raise FormatError(f"its metadata does not say format {FORMAT}")
     try:
-        encoding = Encoding(**json.loads(told["encoding"]))
-        card = json.loads(told["card"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise FormatError(f"{path} does not say how it reads features, or wrongly") from error
-    if {entry.name for entry in session.get_inputs()} != _INPUTS or not isinstance(card, dict):
-        raise FormatError(f"{path} has another architecture than an inverter's")
-    columns = next(entry for entry in session.get_inputs() if entry.name == "rows").shape[1]
-    if columns != encoding.columns:
-        raise FormatError(f"{path} reads {columns} numbers a feature, but says {encoding.columns}")
+        encoding = Encoding(**read_json_object(told.get("encoding", ""), "encoding"))
+    except TypeError as error:
+        raise FormatError("its encoding has other fields") from error
+    card = read_json_object(told.get("card", ""), "card")
+    inputs = {entry.name: entry for entry in session.get_inputs()}
+    outputs = {entry.name: entry.type for entry in session.get_outputs()}
+    if {name: entry.type for name, entry in inputs.items()} != _INPUTS or outputs != _OUTPUTS:
+        raise FormatError("it has another architecture")
+    columns = inputs["rows"].shape[1:]
+    if columns != [encoding.columns]:
+        raise FormatError(f"it does not read the {encoding.columns} numbers a feature that it says")
     return Inverter(encoding, card, session)
 
 
-def _session(path: Path) -> Any:
+def _session(content: bytes) -> Any:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     try:
-        # From memory: tensors that name other files cannot be resolved, and are refused.
-        return onnxruntime.InferenceSession(path.read_bytes(), options, providers=["CPUExecutionProvider"])
+        return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime has no public base class of its errors
-        raise FormatError(f"{path} is no ONNX network, or damaged") from error
+        raise FormatError("onnxruntime cannot read it") from error

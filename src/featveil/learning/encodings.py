@@ -11,14 +11,17 @@ import numpy as np
 
 from featveil.core import Descriptors, InputError, Keypoints, Points, Subspaces, WordSets
 from featveil.core.arrays import Float32, Integers
+from featveil.core.features import check_kind
 
 Representation = Literal["points", "subspaces", "words"]
 Geometry = Literal["positions", "full", "either"]
 
+FORMAT = "featveil-inverter-1"  # of files with a trained inverter
 STRIDES = (2, 4, 8, 16, 32)  # pixels of a cell on each level of the pyramid
 _GEOMETRY = 7  # two offsets within the finest cell; known or not, cosine, sine, scale, response
 _SMALLEST_COARSE = 1.0  # sigma in pixels; below it a keypoint is on the finest level only
 _USUAL = 1.5  # sigma in pixels, where it is not told
+_LARGEST_RESPONSE = 1e6  # far beyond any detector's: in a file it may be anything
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,7 @@ class Encoding:
 
     `count` is the dimension m of subspaces, the size k of word sets, and 1 for points. `codebook` is the digest of the
     words. Geometry "positions" is position only, "full" has scale, orientation and response, "either" takes both.
+    Raises InputError for values that no descriptors have.
     """
 
     kind: str
@@ -37,24 +41,30 @@ class Encoding:
     codebook: str | None = None
 
     def __post_init__(self) -> None:
+        check_kind(self.kind)
         if self.representation not in get_args(Representation):
             raise InputError(f"representation must be one of {', '.join(get_args(Representation))}")
         if self.geometry not in get_args(Geometry):
-            raise InputError(f"geometry must be one of {', '.join(get_args(Geometry))}, got {self.geometry!r}")
-        if min(self.size, self.count) < 1:
-            raise InputError("an encoding has at least one number a descriptor")
+            raise InputError(f"geometry must be one of {', '.join(get_args(Geometry))}, got {self.geometry!r:.40}")
+        if any(type(number) is not int or number < 1 for number in (self.size, self.count)):
+            raise InputError("size and count of an encoding must be whole numbers of at least 1")
+        if self.representation == "points" and self.count != 1:
+            raise InputError("a point is one descriptor")
+        if isinstance(self.codebook, str) != (self.representation == "words"):
+            raise InputError("word sets, and nothing else, have a codebook, known by its digest")
 
     @classmethod
     def of(cls, descriptors: Descriptors, kind: str, geometry: Geometry, words: Float32 | None = None) -> Self:
-        """The encoding of such descriptors; `words` (K, d) is the codebook of word sets."""
+        """The encoding of such descriptors; word sets need `words` (K, d), their codebook."""
         match descriptors:
             case Points():
                 return cls(kind, descriptors.size, "points", 1, geometry)
             case Subspaces():
                 return cls(kind, descriptors.size, "subspaces", descriptors.dimension, geometry)
             case WordSets():
-                size = 0 if words is None else int(words.shape[1])
-                return cls(kind, size, "words", descriptors.subset_size, geometry, descriptors.codebook)
+                if words is None:
+                    raise InputError("word sets are read with their codebook: give it")
+                return cls(kind, int(words.shape[1]), "words", descriptors.subset_size, geometry, descriptors.codebook)
         assert_never(descriptors)
 
     @property
@@ -72,6 +82,11 @@ class Encoding:
                     f"this inverter was trained on {name} {_short(ours)}, the features have {_short(theirs)}"
                 )
 
+    def reads_all(self, keypoints: Keypoints) -> bool:
+        """Whether scale, orientation and response are read of `keypoints`: all of them, or none."""
+        told = (keypoints.scale, keypoints.orientation, keypoints.response)
+        return self.geometry != "positions" and all(values is not None for values in told)
+
     def rows(self, descriptors: Descriptors, keypoints: Keypoints, words: Float32 | None = None) -> Float32:
         """One row for each feature, (n, columns). Raises InputError for features of another encoding."""
         self.check(Encoding.of(descriptors, self.kind, self.geometry, words))
@@ -80,17 +95,15 @@ class Encoding:
     def _geometry(self, keypoints: Keypoints) -> Float32:
         made = np.zeros((len(keypoints), _GEOMETRY), np.float32)
         made[:, :2] = keypoints.xy / STRIDES[0] % 1 - 0.5
-        full = keypoints.scale is not None and keypoints.orientation is not None and keypoints.response is not None
-        if self.geometry == "full" and not full:
-            raise InputError("this inverter reads scale, orientation and response of keypoints, and these have none")
-        if self.geometry == "positions" or not full:
+        if not self.reads_all(keypoints):
+            if self.geometry == "full":
+                raise InputError("this inverter reads scale, orientation and response of keypoints: these lack some")
             return made
         assert keypoints.scale is not None and keypoints.orientation is not None and keypoints.response is not None
         angle = np.deg2rad(keypoints.orientation)
         logarithm = np.log2(np.maximum(keypoints.scale, 0.1))
-        made[:, 2:] = np.stack(
-            [np.ones_like(angle), np.cos(angle), np.sin(angle), logarithm - 1, 20 * keypoints.response], axis=1
-        )
+        response = 20 * np.clip(keypoints.response, -_LARGEST_RESPONSE, _LARGEST_RESPONSE)
+        made[:, 2:] = np.stack([np.ones_like(angle), np.cos(angle), np.sin(angle), logarithm - 1, response], axis=1)
         return made
 
     def to_json(self) -> dict[str, Any]:
@@ -145,21 +158,20 @@ def _vectors(descriptors: Descriptors, words: Float32 | None) -> Float32:
             n, m, d = descriptors.basis.shape
             return canonical(descriptors).reshape(n, (m + 1) * d) * np.float32(np.sqrt(d))
         case WordSets():
-            if words is None:
-                raise InputError("word sets are read with their codebook: give it")
-            if len(words) != descriptors.codebook_size:
-                raise InputError(f"the codebook has {len(words)} words, the sets are of {descriptors.codebook_size}")
-            found = _rooted(np.asarray(words, np.float32))[descriptors.words]
-            return np.ascontiguousarray(found.reshape(len(descriptors), -1))
+            known = 0 if words is None else len(words)
+            if words is None or known != descriptors.codebook_size:
+                raise InputError(f"the codebook has {known} words, the sets are of {descriptors.codebook_size}")
+            found = _rooted(np.asarray(words[descriptors.words], np.float32))
+            return found.reshape(len(descriptors), descriptors.subset_size * words.shape[1])
     assert_never(descriptors)
 
 
 def _rooted(values: Float32) -> Float32:
     """Signed square roots of mean square 1, which a network tells apart more easily than a few large values."""
-    sums = np.abs(values).sum(axis=1, keepdims=True)
+    sums = np.abs(values).sum(axis=-1, keepdims=True)
     shares = np.abs(values) / np.where(sums > 0, sums, 1)
-    return np.asarray(np.sign(values) * np.sqrt(shares * values.shape[1]), np.float32)
+    return np.asarray(np.sign(values) * np.sqrt(shares * values.shape[-1]), np.float32)
 
 
 def _short(value: object) -> str:
-    return str(value)[:16]
+    return f"{value[:12]}..." if isinstance(value, str) and len(value) == 64 else str(value)  # a digest
