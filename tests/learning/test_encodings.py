@@ -113,9 +113,7 @@ def test_a_part_of_the_geometry_is_none_of_it() -> None:
     seen = Keypoints(np.ones((3, 2)), scale=np.full(3, 9.0))
     encoding = Encoding("sift", D, geometry="either")
     assert not encoding.reads_all(seen)
-    assert np.array_equal(
-        encoding.rows(Points(words(3)), seen), encoding.rows(Points(words(3)), seen.positions_only())
-    )
+    assert np.array_equal(encoding.rows(Points(words(3)), seen), encoding.rows(Points(words(3)), seen.positions_only()))
     with pytest.raises(InputError, match="lack some"):
         Encoding("sift", D, geometry="full").rows(Points(words(3)), seen)
 
@@ -133,8 +131,8 @@ def slow_cells(x: float, y: float, sigma: float, width: int, height: int) -> lis
     found = []
     for place, stride in enumerate(STRIDES):
         across, down = width // stride, height // stride
-        column = min(max(int(math.floor(x / stride)), 0), across - 1)
-        row = min(max(int(math.floor(y / stride)), 0), down - 1)
+        column = min(max(math.floor(x / stride), 0), across - 1)
+        row = min(max(math.floor(y / stride), 0), down - 1)
         coarsest = place == len(STRIDES) - 1
         lowest = 2.0 ** (place - 1)
         there = place == 0 or (lowest <= sigma and (coarsest or sigma < 2 * lowest))

@@ -18,24 +18,37 @@ _SCALES = 3
 
 
 def make_loss(name: str, weights: Path | None = None) -> Loss:
-    """The loss called `name`: "structure", or "perceptual" with the features of a network in the file `weights`."""
+    """The loss called `name`: "structure", or "perceptual" with the features of a network in the file `weights`.
+
+    It computes where its pictures are. Raises InputError for another name and where weights are missing or not wanted,
+    FormatError for weights that it cannot use.
+    """
     match name:
         case "structure":
+            if weights is not None:
+                raise InputError("a structure loss takes no weights: --loss-weights belongs to the perceptual one")
             return structure_loss
         case "perceptual":
             if weights is None:
                 raise InputError("a perceptual loss needs --loss-weights: a file of VGG16 or EfficientNet-lite0")
             features = load_features(weights)
-            return lambda painted, truth: (painted - truth).abs().mean() + perceptual_error(features, painted, truth)
-    raise InputError(f"loss must be structure or perceptual, got {name!r}")
+
+            def perceptual_loss(painted: Tensor, truth: Tensor) -> Tensor:
+                return (painted - truth).abs().mean() + perceptual_error(features.to(truth.device), painted, truth)
+
+            return perceptual_loss
+    raise InputError(f"loss must be structure or perceptual, got {name!r:.40}")
 
 
 def perceptual_error(features: nn.Module, painted: Tensor, truth: Tensor) -> Tensor:
-    """Mean square difference of what a network for photographs sees, over its layers (ninjadesc.txt, eq. 4)."""
+    """Mean square difference of what a network for photographs sees, summed over its layers.
+
+    Equation 4 of ninjadesc.txt, with means in place of sums, so that the size of the pictures does not weigh it.
+    """
     with torch.no_grad():
         theirs = features(truth)
     pairs = zip(features(painted), theirs, strict=True)
-    return torch.stack([functional.mse_loss(ours, truth) for ours, truth in pairs]).sum()
+    return torch.stack([functional.mse_loss(one, other) for one, other in pairs]).sum()
 
 
 def structure_loss(painted: Tensor, truth: Tensor) -> Tensor:

@@ -33,7 +33,7 @@ UNIT = "of the grey range, of 1, dB"
 
 def compare(guess: Image, truth: Image) -> Reconstruction:
     """Of two RGB pictures (h, w, 3) of one size; raises InputError for others."""
-    if guess.shape != truth.shape or guess.ndim != 3 or guess.dtype != np.uint8 or truth.dtype != np.uint8:
+    if guess.shape != truth.shape or guess.shape[2:] != (3,) or guess.dtype != np.uint8 or truth.dtype != np.uint8:
         raise InputError(f"pictures of one size are compared, uint8 RGB, got {guess.shape} and {truth.shape}")
     if min(truth.shape[:2]) < 2 * _REACH + 1:
         raise InputError(f"pictures must have at least {2 * _REACH + 1} pixels on each side")
