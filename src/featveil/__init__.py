@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from featveil.core import (
+    ConcealingNetwork,
     DatasetError,
     Defense,
     Descriptors,
@@ -30,7 +31,18 @@ from featveil.core import (
 if TYPE_CHECKING:
     from featveil import distances
     from featveil.databases import Database, builtin, load_database, save_database
-    from featveil.defenses import Hardened, Identity, Lifting, Metric, Naive, Subset, privatize
+    from featveil.defenses import (
+        Concealer,
+        Hardened,
+        Identity,
+        Lifting,
+        Metric,
+        Naive,
+        Subset,
+        builtin_concealer,
+        load_network,
+        privatize,
+    )
     from featveil.extractors import extract
     from featveil.formats.veil import load, save
     from featveil.ledger import Ledger
@@ -40,6 +52,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Concealer",
+    "ConcealingNetwork",
     "Database",
     "DatasetError",
     "Defense",
@@ -70,10 +84,12 @@ __all__ = [
     "WordMatcher",
     "WordSets",
     "builtin",
+    "builtin_concealer",
     "distances",
     "extract",
     "load",
     "load_database",
+    "load_network",
     "match",
     "privatize",
     "save",
@@ -81,6 +97,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Concealer": "featveil.defenses",
     "Database": "featveil.databases",
     "Hardened": "featveil.defenses",
     "Identity": "featveil.defenses",
@@ -93,9 +110,11 @@ _HOMES = {
     "Subset": "featveil.defenses",
     "WordMatcher": "featveil.matching",
     "builtin": "featveil.databases",
+    "builtin_concealer": "featveil.defenses",
     "extract": "featveil.extractors",
     "load": "featveil.formats.veil",
     "load_database": "featveil.databases",
+    "load_network": "featveil.defenses",
     "match": "featveil.matching",
     "privatize": "featveil.defenses",
     "save": "featveil.formats.veil",

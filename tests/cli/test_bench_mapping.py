@@ -16,6 +16,7 @@ from featveil.geometry.localization import Localized
 from featveil.geometry.models import empty_model
 from featveil.geometry.verification import Verified
 from featveil.tasks.map_building import BuiltMap
+from networks import write_network
 from posed_scenes import write_strecha
 from rooms import Room
 
@@ -103,6 +104,16 @@ def test_localization(run: Any, refused: Any, small_room: Path, book: Path, out:
     assert again.exit_code == 0 and (out / "records.jsonl").read_bytes() == before
     assert max(len(line) for line in again.stdout.splitlines()) <= 80
     assert "seed 0, not 1" in refused(*command, "--seed", 1)
+
+
+def test_concealers(run: Any, small_room: Path, out: Path, tmp_path: Path) -> None:
+    network = write_network(tmp_path / "n.safetensors")
+    for bench, few in (("mapping", MAPPING), ("localization", (*LOCALIZATION[:4], "--epsilons", 10, *FEW))):
+        more = ("--iterations", 500) if bench == "localization" else ()
+        result = run("bench", bench, small_room, "--out", out / bench, *few, *more, "--concealer", network, "--json")
+        assert result.exit_code == 0, result.output
+        (row,) = [row for row in strict(result.stdout)["rows"] if row["scheme"] == "concealer-1"]
+        assert row["registered" if bench == "mapping" else "localized"] == 4
 
 
 def test_queries_that_are_never_localized(

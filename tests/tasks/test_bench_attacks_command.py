@@ -51,7 +51,7 @@ def test_records_table_and_curve(tmp_path: Path) -> None:
         ("subset-8-2", "chance"),
     ]
     assert all((row["count"], row["victims"]) == (20, 2) for row in rows)
-    assert set(rows[0]) == {*KEYS.split(), "image_epsilon", "bound"}
+    assert set(rows[0]) == {*KEYS.split(), "image_epsilon", "bound", "then", "released_near"}
     assert (rows[1]["exact"], rows[1]["rank"], rows[1]["answered"]) == (1, 1, 1)
     assert rows[4]["image_epsilon"] == 40 * rows[4]["epsilon"] == 320
     assert sorted(path.name for path in out.iterdir()) == ["curve.png", "records.jsonl", "table.md"]

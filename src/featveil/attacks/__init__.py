@@ -50,7 +50,7 @@ __all__ = [
     "WordOverlap",
     "attack",
     "check_applies",
-    "in_two_steps",
+    "known_to",
     "needs_of",
 ]
 
@@ -92,18 +92,25 @@ def attack(
     for name in needs_of(private, method):
         if not knowledge.has(name):
             raise InputError(f"attack {method.name} needs {name.replace('_', ' ')}: {MEANINGS[name]}")
-    behind = in_two_steps(private, method)
+    behind, known = in_two_steps(private, method), known_to(private, method, knowledge)
     knowledge = knowledge.only((*needs_of(private, method), *method.uses))
-    known = knowledge.only((*method.needs, *method.uses))
-    if behind:
-        known = known.concealed(network_of(private, knowledge))
-    known.check_kind(private.kind if behind else base_kind(private.kind))
     if len(private) == 0:
         raise InputError("there is no feature to attack")
     guess = method.run(private, known, np.random.default_rng() if rng is None else rng)
     if len(guess) != len(private):
         raise InputError(f"attack {method.name} answered {len(guess)} of {len(private)} features")
     return Unconceal().undo(guess, private, knowledge) if behind else guess
+
+
+def known_to(private: PrivateFeatures, method: Attack, knowledge: Knowledge) -> Knowledge:
+    """What `method` declares of `knowledge`, in the space that it works in; raises InputError for another kind."""
+    known = knowledge.only((*method.needs, *method.uses))
+    if not in_two_steps(private, method):
+        known.check_kind(base_kind(private.kind))
+        return known
+    known = known.concealed(network_of(private, knowledge))
+    known.check_kind(private.kind)
+    return known
 
 
 def needs_of(private: PrivateFeatures, method: Attack) -> tuple[str, ...]:

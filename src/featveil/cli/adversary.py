@@ -8,13 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from featveil.cli.benching import split
+from featveil.cli.concealing import find_network
 from featveil.cli.console import complain
 from featveil.cli.extract import read_features
 from featveil.core.errors import FeatveilError, InputError
+from featveil.core.kinds import base_kind, is_concealed
 
 if TYPE_CHECKING:
     from featveil.attacks import Attack, Knowledge
-    from featveil.core import Features, PrivateFeatures
+    from featveil.core import ConcealingNetwork, Features, PrivateFeatures
     from featveil.databases import Database
 
 ALL = "all"
@@ -104,6 +106,7 @@ class Files:
     others: tuple[Path, ...] = ()
     repeats: tuple[Path, ...] = ()
     reference: Path | None = None
+    network: Path | None = None
 
 
 class Adversary:
@@ -111,6 +114,7 @@ class Adversary:
 
     def __init__(self, files: Files) -> None:
         from featveil.databases import load_database
+        from featveil.defenses import load_network
 
         self.files = files
         self.given: dict[str, Database | None] = {
@@ -118,6 +122,7 @@ class Adversary:
             for name in ("database", "lifting_database")
         }
         self.given["codebook"] = None if files.codebook is None else load_database(files.codebook)
+        self._network = None if files.network is None else load_network(files.network)
         self.others = _private_files(files.others, "--others")
         if files.others and not self.others:
             raise InputError("none of the files of --others could be used: see the lines above")
@@ -139,19 +144,26 @@ class Adversary:
         from featveil.tasks.file_attacks import fingerprint
         from featveil.tasks.leakage import check_codebook
 
-        own = fingerprint(private)
+        own, kind = fingerprint(private), base_kind(private.kind)
         unknown = self.files.database == UNKNOWN
         known = Knowledge(
-            database=None if unknown else self.given["database"] or _builtin(private.kind),
+            database=None if unknown else self.given["database"] or _builtin(kind),
             lifting_database=self._lifting(private),
             codebook=self._named("codebook", private),
             # A file that is attacked may lie in a folder of others: it tells nothing about itself.
             others=tuple(other for other in self.others if fingerprint(other) != own),
             repeats=self._repeats(own, name),
-            reference=self._reference(private.kind, name),
+            reference=self._reference(kind, name),
+            network=self.network(private),
         )
         check_codebook(private, known)
         return known
+
+    def network(self, private: "PrivateFeatures") -> "ConcealingNetwork | None":
+        """What `private` was concealed by, if anything: the given network, else the built-in one if it is that."""
+        if not is_concealed(private.kind):
+            return None
+        return self._network or find_network(None, [private.kind])
 
     def _repeats(self, own: str, name: str) -> "tuple[PrivateFeatures, ...]":
         """Further releases of what has the fingerprint `own`; raises InputError when all that is given is itself."""
@@ -168,11 +180,14 @@ class Adversary:
 
     def _named(self, option: str, private: "PrivateFeatures") -> "Database | None":
         """The database that the release names by digest: the given one, else the built-in one if it is that."""
-        builtin = _builtin(private.kind)
-        role = "codebook" if option == "codebook" else "database"
-        if self.given[option] is not None:
-            return self.given[option]
-        return builtin if builtin is not None and private.defense.get(role) == builtin.digest else None
+        from featveil.databases import conceal_database
+
+        network, role = self.network(private), "codebook" if option == "codebook" else "database"
+        found = self.given[option] or _builtin(base_kind(private.kind))
+        if found is not None and network is not None and network.concealed_kind == private.kind:
+            found = conceal_database(found, network)
+        same = found is not None and private.defense.get(role) == found.digest
+        return found if same or self.given[option] is not None else None
 
     def _lifting(self, private: "PrivateFeatures") -> "Database | None":
         if self.files.lifting_database == UNKNOWN:
@@ -201,13 +216,15 @@ class Obstacle:
 
 def obstacle(private: "PrivateFeatures", method: "Attack", known: "Knowledge") -> Obstacle | None:
     """Why `method` cannot be run on `private` with what is known; None if it can."""
-    from featveil.attacks import MEANINGS, REPRESENTATIONS, check_applies
+    from featveil.attacks import MEANINGS, REPRESENTATIONS, check_applies, needs_of
 
     try:
         check_applies(private.descriptors, method)
     except InputError as error:
         return Obstacle(f"not on {REPRESENTATIONS[type(private.descriptors)]}", str(error))
-    for name in method.needs:
+    if "network" in method.needs and not is_concealed(private.kind):
+        return Obstacle("not concealed", f"attack {method.name} is on what a concealer sends; these were not concealed")
+    for name in needs_of(private, method):
         if not known.has(name):
             why = " (these were lifted without one)" if _lifted_alone(name, private) else ""
             message = f"attack {method.name} needs {flag(name)}, {MEANINGS[name]}{why}"
@@ -217,7 +234,7 @@ def obstacle(private: "PrivateFeatures", method: "Attack", known: "Knowledge") -
 
 def _unfit(private: "PrivateFeatures", method: "Attack", known: "Knowledge") -> Obstacle | None:
     """What of that which `method` is given does not fit `private`."""
-    from featveil.attacks import REPRESENTATIONS
+    from featveil.attacks import REPRESENTATIONS, known_to
 
     own = type(private.descriptors)
     for name in ("others", "repeats"):
@@ -227,7 +244,7 @@ def _unfit(private: "PrivateFeatures", method: "Attack", known: "Knowledge") -> 
             short = f"{flag(name)} holds {REPRESENTATIONS[wrong[0]]}, these are {REPRESENTATIONS[own]}"
             return Obstacle(short, f"attack {method.name} needs releases of one representation: {short}")
     try:
-        known.only((*method.needs, *method.uses)).check_kind(private.kind)
+        known_to(private, method, known)
     except InputError as error:
         return Obstacle(str(error), str(error))
     return None
@@ -235,7 +252,7 @@ def _unfit(private: "PrivateFeatures", method: "Attack", known: "Knowledge") -> 
 
 def flag(name: str) -> str:
     """The option that gives a part of the knowledge."""
-    return "--" + name.replace("_", "-")
+    return "--concealer" if name == "network" else "--" + name.replace("_", "-")
 
 
 def _lifted_alone(name: str, private: "PrivateFeatures") -> bool:

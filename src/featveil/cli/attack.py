@@ -22,10 +22,11 @@ from featveil.cli.console import Json, complain, progress, show, stderr
 from featveil.cli.extract import read_features
 from featveil.core.errors import FeatveilError, InputError, MissingExtraError
 from featveil.core.files import check_folder
+from featveil.core.kinds import base_kind
 
 if TYPE_CHECKING:
     from featveil.attacks import Attack
-    from featveil.core import PrivateFeatures
+    from featveil.core import ConcealingNetwork, PrivateFeatures
     from featveil.metrics import Truth
     from featveil.tasks.file_attacks import Settings, Target
     from featveil.tasks.resuming import Report
@@ -70,6 +71,10 @@ def attack(
     reference: Annotated[
         Path | None, typer.Option(help="Another image of the same place: an image or a .veil file, raw or private.")
     ] = None,
+    concealer: Annotated[
+        Path | None,
+        typer.Option(help="Network that the features were concealed by.", show_default="the built-in one if named"),
+    ] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="A parameter of an attack: NAME=VALUE or ATTACK.NAME=VALUE.")
     ] = None,
@@ -98,7 +103,8 @@ def attack(
     methods, everything = make_attacks(attacks, settings or [])
     files = _victims(private)
     _check_files(files, truth, repeats or [], reference, out)
-    known = Files(database, lifting_database, codebook, tuple(others or ()), tuple(repeats or ()), reference)
+    several = tuple(others or ()), tuple(repeats or ())
+    known = Files(database, lifting_database, codebook, *several, reference, concealer)
     results = _Run(methods, everything, Adversary(known), truth, Settings(seed, sample), files, out).all_files()
     if not results.records and not results.guesses:
         why = "; ".join(results.not_run()) or "see the lines above"
@@ -194,7 +200,7 @@ class _Run:
 
         private = _private(victim.path)
         knowledge = self.adversary.knowledge(private, victim.inside)
-        truth = self._aligned(private, victim)
+        truth = self._aligned(private, victim, knowledge.network)
         knowledge = replace(knowledge, truth=None if truth is None else truth.points)
         target = Target(name, private, knowledge)
         methods = self._usable(target)
@@ -239,7 +245,9 @@ class _Run:
         # Last: what fails with an error shall not leave a record of chance alone.
         return [*found, floor] if wanted and obstacle(target.private, floor, target.knowledge) is None else found
 
-    def _aligned(self, private: "PrivateFeatures", victim: _Victim) -> "Truth | None":
+    def _aligned(
+        self, private: "PrivateFeatures", victim: _Victim, network: "ConcealingNetwork | None"
+    ) -> "Truth | None":
         """The truth of the file; raises InputError when the features given for it are not those that it hides."""
         from featveil.core import Features
         from featveil.metrics import align
@@ -247,11 +255,11 @@ class _Run:
         if self.truth is None:
             return None
         path = beside(self.truth, victim.inside, "--truth")
-        raw = read_features(path, private.kind, max(FEATURES_OF_IMAGE, len(private)))
+        raw = read_features(path, base_kind(private.kind), max(FEATURES_OF_IMAGE, len(private)))
         if not isinstance(raw, Features):
             raise InputError(f"{path} is private: --truth takes the raw features or the image it came from")
         try:
-            return align(private, raw)
+            return align(private, raw, network)
         except InputError as error:
             raise InputError(f"{path} does not belong to {victim.path}: {error}") from error
 

@@ -62,7 +62,11 @@ class Results:
 
     def note_database(self, private: "PrivateFeatures", knowledge: "Knowledge", methods: "list[Attack]") -> None:
         """Remember that an attacker's own database is the lifting database, where an attack uses it."""
-        own = knowledge.database
+        from featveil.databases import conceal_database
+
+        own, network = knowledge.database, knowledge.network
+        if own is not None and network is not None and own.kind == network.kind:
+            own = conceal_database(own, network)
         used = any("database" in (*method.needs, *method.uses) for method in methods)
         if used and own is not None and own.digest == private.defense.get("database"):
             self.notes[_LIFTED_WITH_IT] = None

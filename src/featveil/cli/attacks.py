@@ -41,6 +41,12 @@ def attacks(
     metric_epsilons: Annotated[
         str, typer.Option(help="Epsilons of the metric mechanism; none likewise.")
     ] = "121,49,28",
+    concealer: Annotated[
+        list[Path] | None, typer.Option(help="Network file of a concealer (may be repeated).", show_default="none")
+    ] = None,
+    composed: Annotated[
+        bool, typer.Option("--composed", help="Also all other defenses after each concealer, as one scheme.")
+    ] = False,
     images: Annotated[int, typer.Option(min=1, help="Photographs to attack.")] = 6,
     max_features: Annotated[int, typer.Option(min=1, help="Features of each, the strongest.")] = 1000,
     sample: Annotated[int, typer.Option(min=1, help="Features of each for attacks that treat them one by one.")] = 100,
@@ -57,6 +63,7 @@ def attacks(
 
     Example: featveil bench attacks victims/ --attacker photos/ --out results/ --strategies sub-hybrid --dimensions 4
     """
+    from featveil.defenses import load_network
     from featveil.tasks.attacks import Settings, Study, make_schemes, run_resumable
     from featveil.tasks.trials import make_trials
     from featveil.tasks.victims import check_apart, own_database
@@ -71,6 +78,8 @@ def attacks(
         _unless_none(epsilons, lambda: real_numbers(epsilons, "--epsilons")),
         whole_numbers(subset_sizes, "--subset-sizes"),
         _unless_none(metric_epsilons, lambda: real_numbers(metric_epsilons, "--metric-epsilons")),
+        [load_network(path) for path in concealer or []],
+        composed,
     )
     trials = make_trials(None if only is None else ["chance", "read", *split(only, "--only")])
     with progress("attacker's photographs") as report:

@@ -24,6 +24,9 @@ def localization(
     epsilons: Annotated[str, typer.Option(help="Epsilons of a descriptor, for word sets.")] = "16,14,12,10",
     subset_size: Annotated[int, typer.Option(help="Words sent for each descriptor.")] = 2,
     codebook: Annotated[Path | None, typer.Option(help="Codebook file.", show_default="the built-in one")] = None,
+    concealer: Annotated[
+        list[Path] | None, typer.Option(help="Network file of a concealer (may be repeated).", show_default="none")
+    ] = None,
     iterations: Annotated[
         str, typer.Option(help="Most iterations of RANSAC, for word sets; the others take the fewest.")
     ] = "10000,100000,1000000,10000000",
@@ -41,7 +44,9 @@ def localization(
     """
     from featveil.databases import builtin, load_database
     from featveil.datasets import load_map_scenes
+    from featveil.defenses import load_network
     from featveil.tasks.localization import Settings, make_methods, run_resumable
+    from featveil.tasks.releases import concealed_schemes
     from featveil.tasks.scene_releases import SceneReleases
 
     settings = Settings(kind, max_features, seed, retrieved)
@@ -53,6 +58,7 @@ def localization(
         real_numbers(epsilons, "--epsilons"),
         subset_size,
         whole_numbers(iterations, "--iterations"),
+        concealed_schemes([load_network(path) for path in concealer or []], kind),
     )
     found = [scene for folder in scenes for scene in load_map_scenes(folder)]
     make_folder(out)

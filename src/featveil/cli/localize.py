@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from featveil.cli.cameras import CamerasFile, KnownCameras
+from featveil.cli.concealing import ConcealedBy, find_network
 from featveil.cli.console import Json, complain, progress, show, table
 from featveil.cli.extract import MaxFeatures
 from featveil.cli.map_features import PRIVATE, RAW, has_features
 from featveil.core.errors import InputError
 from featveil.core.files import check_folder
+from featveil.core.kinds import base_kind
 
 if TYPE_CHECKING:
     from featveil.core import Camera, Features, PrivateFeatures
@@ -45,6 +47,7 @@ def localize(
     rule: Annotated[
         str, typer.Option(help="How words match: vocabulary (same word) or nearest (mutual nearest words).")
     ] = "vocabulary",
+    concealer: ConcealedBy = None,
     neighbours: Annotated[
         bool, typer.Option(help="Of the candidates of words, try only those that their neighbours support.")
     ] = True,
@@ -88,7 +91,9 @@ def localize(
     chosen = _images(asked, sparse, stored, pairs)
     most = _iterations(asked, stored) if iterations is None else iterations
     search = PoseSearch(most, max_error, min_inliers)
-    options = LocalizeOptions(_matching(codebook, rule, ratio, on_sphere), search, neighbours)
+    network = find_network(concealer, _kinds(asked, stored))
+    matching = _matching(codebook, rule, ratio, on_sphere) | {"network": network}
+    options = LocalizeOptions(matching, search, neighbours)
     localizer = Localizer(sparse, stored.read, options)
     found: dict[str, Localized] = {}
     with progress("localizing") as report:
@@ -172,7 +177,7 @@ def _queries(paths: list[Path], stored: "Collection", kind: str | None, max_feat
     from featveil.formats.lists import check_name
 
     found: dict[str, _Query] = {}
-    same_kind = kind or stored.read(stored.names[0]).kind
+    same_kind = kind or base_kind(stored.read(stored.names[0]).kind)
     for path in paths:
         if has_features(path):
             collection = open_collection(path, same_kind)
@@ -218,6 +223,12 @@ def _images(
     if missing:
         complain("warning", f"{missing} pairs name images that the model has not registered: left out")
     return chosen
+
+
+def _kinds(asked: list[_Query], stored: "Collection") -> list[str]:
+    """Of descriptors, on both sides."""
+    sides = {id(side): side for side in (stored, *(query.collection for query in asked)) if side is not None}
+    return [side.read(side.names[0]).kind for side in sides.values()]
 
 
 def _iterations(asked: list[_Query], stored: "Collection") -> int:

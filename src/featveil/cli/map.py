@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from featveil.cli.cameras import CamerasFile, KnownCameras
+from featveil.cli.concealing import find_network
 from featveil.cli.console import Json, complain, number, progress, show
 from featveil.cli.map_features import PRIVATE, RAW, Hiding, map_features
 from featveil.cli.methods import (
     Apart,
+    ConcealerFile,
     Confounders,
     DatabaseDigest,
     DatabaseFile,
@@ -19,6 +21,7 @@ from featveil.cli.methods import (
     PoolFile,
     Strategy,
     SubsetSize,
+    Then,
 )
 from featveil.core.errors import InputError
 from featveil.core.files import make_folder, replacing
@@ -49,6 +52,8 @@ def map_images(
     dimension: Dimension = None,
     confounders: Confounders = None,
     pool: PoolFile = None,
+    concealer: ConcealerFile = None,
+    then: Then = None,
     epsilon: Epsilon = None,
     subset_size: SubsetSize = None,
     database: DatabaseFile = None,
@@ -88,7 +93,7 @@ def map_images(
         "epsilon": epsilon,
         "subset_size": subset_size,
     }
-    options |= {"confounders": confounders, "pool": pool}
+    options |= {"confounders": confounders, "pool": pool, "then": then}
     matching = {"ratio": ratio, "on_sphere": on_sphere, "rule": rule}
     _check_matching(matching)
     settings = {"images": str(images.resolve()), "defense": defense or "lifting", "apart": apart, "kind": kind}
@@ -96,7 +101,7 @@ def map_images(
     if images.is_dir() and out.resolve().is_relative_to(images.resolve()):
         raise InputError(f"{out} lies in {images}, where its picture would be taken for an image: use another folder")
     listed = None if pairs is None else read_pairs(pairs)
-    hiding = Hiding(defense, options, database, database_digest, apart, kind, max_features)
+    hiding = Hiding(defense, options, database, database_digest, apart, kind, max_features, concealer)
     collection = map_features(images, out, hiding, lambda: _begin(out, settings))
     wanted = None if listed is None else _checked(listed, collection)
     given.warn(collection.names)
@@ -108,7 +113,7 @@ def map_images(
             out,
             cameras=known,
             pairs=wanted,
-            options=_options(matching, database, collection, given.exact),
+            options=_options({**matching, "network": concealer}, database, collection, given.exact),
             report=lambda stage, done, total: bar(done, total),
         )
     name = "" if beside is None else beside.resolve().name
@@ -162,9 +167,10 @@ def _options(matching: dict[str, Any], database: Path | None, collection: "Colle
     from featveil.geometry.mapping import Mapping3D
     from featveil.tasks.map_building import MapOptions
 
-    words = isinstance(collection.read(collection.names[0]).descriptors, WordSets)
-    codebook = load_database(database) if words and database is not None else None
-    chosen: Any = {**matching, "codebook": codebook}
+    one = collection.read(collection.names[0])
+    codebook = load_database(database) if isinstance(one.descriptors, WordSets) and database is not None else None
+    network = find_network(matching["network"], [one.kind])
+    chosen: Any = {**matching, "codebook": codebook, "network": network}
     return MapOptions(chosen, mapping=Mapping3D(refine_known=not exact))
 
 

@@ -31,6 +31,7 @@ class Hiding:
     apart: bool
     kind: str | None
     max_features: int | None
+    concealer: Path | None = None  # of private features, what their words were concealed by
 
     @property
     def given(self) -> bool:
@@ -58,7 +59,8 @@ def map_features(images: Path, out: Path, hiding: Hiding, begin: Callable[[], No
         if hiding.given:
             raise InputError("raw features are not hidden: leave the options of defenses out")
         return _extracted(images, out / RAW, hiding, begin) if found is None else _as_it_is(found, hiding, begin)
-    method = make_defense(hiding.defense or "lifting", hiding.options, hiding.database, hiding.digest)
+    options = hiding.options | {"network": hiding.concealer}
+    method = make_defense(hiding.defense or "lifting", options, hiding.database, hiding.digest)
     sources = find_sources([images], hiding.kind, hiding.max_features)
     releases = Releases(method, Released(apart=hiding.apart), None)
     begin()

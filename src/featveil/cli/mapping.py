@@ -29,6 +29,9 @@ def mapping(
     pool: Annotated[
         Path | None, typer.Option(help="Photographs for the pools of hardened lifting.", show_default="not run")
     ] = None,
+    concealer: Annotated[
+        list[Path] | None, typer.Option(help="Network file of a concealer (may be repeated).", show_default="none")
+    ] = None,
     max_features: Annotated[int, typer.Option(help="Features to use of each image, the strongest.")] = 4000,
     kind: Annotated[str, typer.Option(help="Descriptor kind.")] = "sift",
     seed: Annotated[int, typer.Option(help="A study may be repeatable; a release never is.")] = 0,
@@ -42,14 +45,17 @@ def mapping(
     """
     from featveil.databases import builtin, load_database
     from featveil.datasets import load_map_scenes
+    from featveil.defenses import load_network
     from featveil.tasks.mapping import make_schemes, run_resumable
     from featveil.tasks.matching import Settings
+    from featveil.tasks.releases import concealed_schemes
     from featveil.tasks.scene_releases import SceneReleases, pool_descriptors
 
     settings = Settings(kind, max_features, seed)
     book = builtin(kind) if codebook is None else load_database(codebook)
     sizes = whole_numbers(subset_sizes, "--subset-sizes")
     schemes = make_schemes(kind, whole_numbers(dimensions, "--dimensions"), book, epsilon, sizes, pool is not None)
+    schemes += concealed_schemes([load_network(path) for path in concealer or []], kind)
     found = [scene for folder in scenes for scene in load_map_scenes(folder)]
     make_folder(out)
     with progress("pool") as report:

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from featveil.cli.concealing import ConcealedBy, find_network
 from featveil.cli.console import Json, complain, number, show
 from featveil.cli.extract import MaxFeatures, read_features
 from featveil.cli.match_many import Many, has_many, match_many
 from featveil.core.errors import InputError
 from featveil.core.files import check_folder
+from featveil.core.kinds import base_kind
 
 if TYPE_CHECKING:
     import numpy as np
@@ -53,6 +55,7 @@ def match(
     rule: Annotated[
         str, typer.Option(help="How words match: vocabulary (same word) or nearest (mutual nearest words).")
     ] = "vocabulary",
+    concealer: ConcealedBy = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -92,13 +95,14 @@ def match(
     if pairs is not None or any(has_many(path) for path in (a, b)):
         if picture is not None or images is not None:
             raise InputError("--picture and --images are for two images, these are many")
-        match_many(a, b, pairs, out, Many(tests, codebook, rule, kind, overwrite), json)
+        match_many(a, b, pairs, out, Many(tests, codebook, rule, kind, overwrite, concealer), json)
         return
     if overwrite:
         raise InputError("--overwrite is for features of many images: two are always matched again")
     _check_outputs(a, b, out, picture, images)
     first, second = _sides(a, b, kind, max_features)
-    found = _matched(first, second, tests, codebook, rule)
+    network = find_network(concealer, (first.features.kind, second.features.kind))
+    found = _matched(first, second, {**tests, "network": network}, codebook, rule)
     words = first.has_words or second.has_words
     agree, chance = _verified(first, second, found, words)
     drawn = _picture(first, second, found, agree, images) if picture is not None else None
@@ -199,7 +203,7 @@ def _sides(a: Path, b: Path, kind: str | None, max_features: int) -> tuple[_Side
     sides: dict[Path, _Side] = {}
     for path in sorted((a, b), key=lambda path: path.suffix.lower() != ".veil"):
         sides[path] = _Side(path, read_features(path, kind or "sift", max_features))
-        kind = kind or sides[path].features.kind
+        kind = kind or base_kind(sides[path].features.kind)
     return sides[a], sides[b]
 
 

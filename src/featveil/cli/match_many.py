@@ -6,6 +6,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from featveil.cli.concealing import find_network
 from featveil.cli.console import complain, number, progress, show
 from featveil.cli.extract import HDF5
 from featveil.core.errors import InputError
@@ -23,20 +24,25 @@ _BATCH = 100  # pairs that are lost when the machine stops; a matches file is co
 
 @dataclass(frozen=True)
 class Many:
-    """How pairs are matched: tests of points and subspaces, codebook and rule of words, kind of unnamed descriptors."""
+    """How pairs are matched: tests of points and subspaces, codebook and rule of words, kind of unnamed descriptors.
+
+    `concealer` is the file of the network that one side was concealed by.
+    """
 
     tests: dict[str, Any]
     codebook: Path | None
     rule: str
     kind: str | None
     overwrite: bool
+    concealer: Path | None = None
 
-    def options(self) -> Any:
-        """As `match_pairs` takes them."""
+    def options(self, *sides: "Collection") -> Any:
+        """As `match_pairs` takes them, for images of `sides`."""
         from featveil.databases import load_database
 
         book = None if self.codebook is None else load_database(self.codebook)
-        return {**self.tests, "codebook": book, "rule": self.rule}
+        network = find_network(self.concealer, [side.read(side.names[0]).kind for side in sides])
+        return {**self.tests, "codebook": book, "rule": self.rule, "network": network}
 
 
 def has_many(path: Path) -> bool:
@@ -87,7 +93,7 @@ def _found(
 ) -> Iterator[Found]:
     from featveil.matching import Kept, match
 
-    kept, options = Kept(), how.options()
+    kept, options = Kept(), how.options(first, second)
     read_first, read_second = first.read, second.read
     for done, pair in enumerate(left, start=1):
         one, two = kept.read(read_first, pair[0]), kept.read(read_second, pair[1])

@@ -45,15 +45,26 @@ DatabaseFile = Annotated[
 DatabaseDigest = Annotated[
     str | None, typer.Option("--database-digest", "--codebook-digest", help="Refuse a file with another digest.")
 ]
+ConcealerFile = Annotated[
+    Path | None,
+    typer.Option("--concealer", help="Concealer: file of its network.", show_default="the built-in one of the kind"),
+]
+Then = Annotated[
+    str | None,
+    typer.Option(help="Concealer: the defense that follows it, with its own options: lifting, subset or metric."),
+]
 Apart = Annotated[
     bool, typer.Option("--apart", help="Release only features that neither overlap nor resemble each other: few.")
 ]
+
+_AFTER_CONCEALER = ("lifting", "subset", "metric")
 
 
 def make_defense(name: str, options: dict[str, Any], database: Path | None, digest: str | None) -> "Defense":
     """The defense called `name` with those of `options` that were given (not None).
 
-    `database` is the file that lifting draws from or the codebook of a mechanism with words; it must have `digest`.
+    `database` is the file that lifting draws from or the codebook of a mechanism with words; it must have `digest`. Of
+    a concealer, `network` is a file and `then` the name of the defense that all other options are for.
     """
     from featveil.databases import load_database
     from featveil.defenses import DEFENSES
@@ -64,6 +75,8 @@ def make_defense(name: str, options: dict[str, Any], database: Path | None, dige
         raise InputError(f"unknown defense {name!r}: use one of {', '.join(usable)}")
     fields = {field.name: field for field in dataclasses.fields(DEFENSES[name])}
     given = {option: value for option, value in options.items() if value is not None}
+    if name == "concealer":
+        return _concealer(given, database, digest)
     for option in given:
         if option not in fields:
             raise InputError(f"{_flag(option)} does not belong to {name}: {_takes(list(fields))}")
@@ -86,8 +99,21 @@ def make_defense(name: str, options: dict[str, Any], database: Path | None, dige
     return made
 
 
+def _concealer(given: dict[str, Any], database: Path | None, digest: str | None) -> "Defense":
+    from featveil.defenses import Concealer, load_network
+
+    path, then = given.pop("network", None), given.pop("then", None)
+    if then is None and (given or database is not None or digest is not None):
+        option = next(iter(given), "database")
+        raise InputError(f"{_flag(option)} does not belong to concealer: name the defense it is for with --then")
+    if then is not None and then not in _AFTER_CONCEALER:
+        raise InputError(f"after a concealer come {', '.join(_AFTER_CONCEALER)}, got --then {then!r:.80}")
+    after: Any = None if then is None else make_defense(then, given, database, digest)
+    return Concealer(None if path is None else load_network(path), after)
+
+
 def _flag(option: str) -> str:
-    return "--" + option.replace("_", "-")
+    return "--concealer" if option == "network" else "--" + option.replace("_", "-")
 
 
 def _takes(fields: list[str]) -> str:

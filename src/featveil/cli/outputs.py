@@ -45,7 +45,7 @@ class Output(Protocol):
 
 def names_to_skip(output: Output, method: "Defense", resume: bool, overwrite: bool) -> set[str]:
     """What is there and shall stay; raises InputError when it would be replaced unasked or was made in another way."""
-    from featveil.core import PrivateFeatures
+    from featveil.core import PrivateFeatures, base_kind
 
     there = output.there()
     if there and not resume and not overwrite:
@@ -57,7 +57,7 @@ def names_to_skip(output: Output, method: "Defense", resume: bool, overwrite: bo
         return set()
     for name in there:
         found = output.load(name)
-        if not isinstance(found, PrivateFeatures) or found.defense != method.for_kind(found.kind).spec():
+        if not isinstance(found, PrivateFeatures) or found.defense != method.for_kind(base_kind(found.kind)).spec():
             raise InputError(f"{output.place(name)} was made with other settings: use those, or another output")
     return there
 

@@ -10,6 +10,7 @@ from featveil.cli.console import Json, progress
 from featveil.cli.extract import HDF5, Work, finish
 from featveil.cli.methods import (
     Apart,
+    ConcealerFile,
     Confounders,
     DatabaseDigest,
     DatabaseFile,
@@ -18,6 +19,7 @@ from featveil.cli.methods import (
     PoolFile,
     Strategy,
     SubsetSize,
+    Then,
     make_defense,
 )
 from featveil.cli.outputs import Output, PrivateFile, VeilFiles, names_to_skip
@@ -43,7 +45,7 @@ def privatize(
     defense: Annotated[
         str,
         typer.Option(
-            help="How descriptors are hidden: lifting, hardened, or with a proven bound subset, metric or naive."
+            help="How descriptors are hidden: lifting, hardened, concealer; with a proven bound subset, metric, naive."
         ),
     ] = "lifting",
     strategy: Strategy = None,
@@ -53,6 +55,8 @@ def privatize(
     ] = None,
     confounders: Confounders = None,
     pool: PoolFile = None,
+    concealer: ConcealerFile = None,
+    then: Then = None,
     epsilon: Epsilon = None,
     subset_size: SubsetSize = None,
     database: DatabaseFile = None,
@@ -95,10 +99,12 @@ def privatize(
     An input that cannot be read is reported and left out: exit code 1 if others worked, 2 if none did.
 
     Example: featveil privatize query.jpg --out query.veil --defense subset --epsilon 10
+
+    Example: featveil privatize query.jpg --out query.veil --defense concealer --then lifting --dimension 4
     """
     options: dict[str, Any] = {"strategy": strategy, "dimension": dimension, "random_share": random_share}
     options |= {"epsilon": epsilon, "subset_size": subset_size, "allow_line": allow_line or None}
-    options |= {"confounders": confounders, "pool": pool}
+    options |= {"confounders": confounders, "pool": pool, "network": concealer, "then": then}
     method = make_defense(defense, options, database, database_digest)
     account = _account(ledger, subject, method)
     sources = find_sources(features, kind, max_features, only)

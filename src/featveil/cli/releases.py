@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from featveil.cli.console import complain, number
+from featveil.core.kinds import base_kind
 
 if TYPE_CHECKING:
     from featveil.core import Account, Defense, Features, PrivateFeatures
@@ -54,7 +55,7 @@ class Releases:
             self.left = self.account.charge(private, label)
         self.largest, self.images = max(self.largest, len(private)), self.images + 1
         self.total += len(private)
-        self.kinds.add(private.kind)
+        self.kinds.add(base_kind(private.kind))
 
     def weaknesses(self, kinds: Iterable[str]) -> "list[Weakness]":
         """What is known to be broken about releasing descriptors of `kinds` in this way."""
@@ -110,7 +111,7 @@ class Releases:
     def _defense(self) -> str:
         spec = self.last.defense if self.last else {}
         shown = {key: value for key, value in spec.items() if value is not None and key not in _NOT_SHOWN}
-        shown |= {key: str(spec[key])[:12] for key in ("database", "codebook") if spec.get(key)}
+        shown |= {key: str(spec[key])[:12] for key in ("network", "database", "codebook") if spec.get(key)}
         listed = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in shown.items())
         return f"{spec.get('name')}: {listed}" if listed else str(spec.get("name"))
 
@@ -127,6 +128,7 @@ class Releases:
         image = guarantee.compose(self.largest).epsilon or 0.0
         both = f", {number(guarantee.epsilon * self.total)} for all {self.images}" if self.images > 1 else ""
         unit = " and unit of distance" if guarantee.kind == "metric-dp" else ""
+        unit += " between concealed ones" if unit and self.last and "network" in self.last.defense else ""
         return (
             f"{guarantee.kind}: epsilon {number(guarantee.epsilon)} a descriptor{unit},"
             f" {number(image)} for an image of {self.largest:,}{both} (they add up)"
@@ -145,20 +147,20 @@ class Releases:
 
     def _attacks(self) -> str | None:
         """What the bound leaves to an attacker; None where only the weaknesses are known."""
-        from featveil.defenses import Metric, Naive, Subset
+        from featveil.defenses import Metric, Naive, Subset, last_step
 
-        if isinstance(self.method, Subset) and self.last:
-            coin = self.method.for_kind(self.last.kind).coin
-            share = float(coin.probability) / self.method.subset_size
+        mechanism = last_step(self.method if not self.last else self.method.for_kind(base_kind(self.last.kind)))
+        if isinstance(mechanism, Subset) and self.last:
+            share = float(mechanism.coin.probability) / mechanism.subset_size
             chance = f"{min(share, 0.999):.1%}" if share >= 0.001 else "below 0.1%"
             return (
                 f"a blind guess at the true word of a feature is right {chance} of the time; none beats the bound"
                 " from its own words, but overlapping features add theirs"
             )
-        if isinstance(self.method, Metric):
-            twice = 2 * self.method.epsilon
+        if isinstance(mechanism, Metric):
+            twice = 2 * mechanism.epsilon
             far = f"{number(twice)} a descriptor, {number(twice * self.largest)} an image"
             return f"none beats the bound, which says little of unlike descriptors: as local-dp it is {far}"
-        if not isinstance(self.method, Naive) or self.weaknesses(self.kinds):
+        if not isinstance(mechanism, Naive) or self.weaknesses(self.kinds):
             return None
         return "none: hardly any true descriptor is sent, so these match nothing either"

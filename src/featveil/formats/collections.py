@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from featveil.core import Features, FeatveilError, InputError, PrivateFeatures
+from featveil.core import Features, FeatveilError, InputError, PrivateFeatures, base_kind
 from featveil.formats import colmap_database, hloc, private_hloc, veil
 
 _HDF5 = (".h5", ".hdf5")
@@ -42,7 +42,7 @@ class Collection:
             raise type(error)(f"{self.path}: {error}") from error
         if isinstance(features, PrivateFeatures) != self.private:
             raise InputError(f"{self.path} holds raw and private features: keep them apart")
-        if self._kind is not None and features.kind != self._kind:
+        if self._kind is not None and base_kind(features.kind) != base_kind(self._kind):
             raise InputError(f"the features of image {name!r} in {self.path} are {features.kind}, not {self._kind}")
         return features
 

@@ -15,7 +15,7 @@ from featveil.geometry.localization import (
     points_at,
 )
 from featveil.geometry.models import SparseModel
-from featveil.matching import Kept, MatchOptions, as_words, match
+from featveil.matching import Kept, MatchOptions, as_words, conceal_raw, match
 from featveil.matching.features import find_codebook
 from featveil.tasks.map_building import has_words, supported
 
@@ -40,7 +40,8 @@ class Localizer:
 
     def __init__(self, model: SparseModel, read: Read, options: LocalizeOptions | None = None) -> None:
         self.model, self.options = model, options or LocalizeOptions()
-        self._read = read
+        self._network = self.options.matching.get("network")
+        self._raw = read
         self._kept = Kept()
         self._seen: dict[str, Integers] = {}
 
@@ -80,8 +81,14 @@ class Localizer:
         vocabulary = self.options.matching.get("rule", "vocabulary") == "vocabulary"
         if not vocabulary or not isinstance(query.descriptors, WordSets):
             return False
-        self._codebook = find_codebook(query, given=self.options.matching.get("codebook"))
+        given = self.options.matching.get("codebook")
+        self._codebook = find_codebook(query, given=given, network=self._network)
         return True
+
+    def _read(self, name: str) -> AnyFeatures:
+        """What the map has of an image; raw features are concealed where queries are."""
+        features = self._raw(name)
+        return features if self._network is None else conceal_raw(features, self._network)
 
     def _words(self, name: str) -> AnyFeatures:
         features = self._read(name)
