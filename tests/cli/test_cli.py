@@ -69,7 +69,7 @@ def test_log_warnings_reach_stderr_once(run: Any, image: Path, monkeypatch: pyte
         logging.getLogger("featveil.extractors").warning("odd [thing]")
         raise featveil.InputError("stop")
 
-    monkeypatch.setattr(command, "extracted", warn)
+    monkeypatch.setattr(command, "extracted_by", warn)
     for _ in range(2):
         assert run("extract", image, "--out", image.with_name("x")).stderr == "warning: odd [thing]\nerror: stop\n"
 

@@ -12,6 +12,7 @@ from featveil.core.records import read_records
 from featveil.datasets import load_phototour
 from featveil.tasks import patch_benchmark
 from interruptions import Watched
+from networks import identity_network, random_network, write_network
 from scenes import draw_turned_views
 from textures import texture
 
@@ -97,6 +98,20 @@ def test_bench(run: Any, ran: Any, refused: Any, photos: Path, sequences: Path, 
     assert [row["kind"] for row in both] == ["sift", "rootsift", "sift", "rootsift"]
     assert (tmp_path / "o" / "table.md").read_text().count("| rootsift |") == 2
     assert "seed 0, not 1" in refused(*command, "--seed", 1)
+
+
+def test_bench_of_concealers(ran: Any, refused: Any, sequences: Path, tmp_path: Path) -> None:
+    same = write_network(tmp_path / "same.safetensors", identity_network())
+    narrow = write_network(tmp_path / "narrow.safetensors", random_network(rank=2))
+    other = write_network(tmp_path / "other.safetensors", identity_network("rootsift"))
+    command = ("bench", "patches", "--data", sequences, "--out", tmp_path / "o", *FEW)
+    rows = ran(*command, "--concealer", same, "--concealer", narrow)["rows"]
+    names = ["raw", f"concealer-0-{identity_network().digest[:8]}", f"concealer-1-{random_network(rank=2).digest[:8]}"]
+    assert [row["scheme"] for row in rows] == [*names, "chance"]
+    assert rows[1]["precisions"] == pytest.approx(rows[0]["precisions"], abs=1e-4)
+    assert all(rows[2]["precisions"][name] < value - 0.05 for name, value in rows[0]["precisions"].items())
+    assert "conceals rootsift descriptors, not sift" in refused(*command, "--concealer", other)
+    assert "no network file" in refused(*command, "--concealer", tmp_path / "none.safetensors")
 
 
 def test_bench_can_be_stopped(run: Any, sequences: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
 """Descriptors of patches: SIFT on a patch is SIFT in the image, and mistakes with networks are named."""
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -80,6 +81,13 @@ def test_digests_tell_weights_apart(tmp_path: Path) -> None:
     a, b, c = (make_describer("hardtfeat", tmp_path / name).digest for name in "abc")
     assert a == b != c and a is not None and len(a) == 16
     assert make_describer("sift").digest is None
+
+
+def test_nothing_imports_torch_before_a_network_is_used() -> None:
+    modules = "featveil.extractors, featveil.cli, featveil.datasets, featveil.tasks.patch_benchmark"
+    code = f"import sys, {modules}; print('torch' in sys.modules, 'kornia' in sys.modules)"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert shown.split() == ["False", "False"]
 
 
 def test_without_torch_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

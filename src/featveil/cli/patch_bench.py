@@ -28,6 +28,9 @@ def patches(
     ] = None,
     kind: Annotated[str, typer.Option(help="sift, rootsift, hardtfeat, hardnet or sosnet.")] = "sift",
     weights: Annotated[Path | None, typer.Option(help="Weights file of a network.", show_default="none")] = None,
+    concealer: Annotated[
+        list[Path] | None, typer.Option(help="Concealing network to put after the descriptor; may be repeated.")
+    ] = None,
     max_patches: Annotated[int, typer.Option(help="Patches of each scene, the strongest.")] = 500,
     pairs: Annotated[int, typer.Option(help="Negative pairs of verification.")] = 50_000,
     queries: Annotated[int, typer.Option(help="Queries of retrieval.")] = 1000,
@@ -46,7 +49,7 @@ def patches(
     from featveil.tasks.patch_benchmark import PatchSettings, PatchSources, run_resumable
 
     settings = PatchSettings(max_patches, pairs, queries, seed)
-    describer, schemes = make_describer(kind, weights), _schemes()
+    describer, schemes = make_describer(kind, weights), _schemes(concealer or [], kind)
     sets = [load_phototour(folder) for folder in phototour or []]
     sources = PatchSources(None if data is None else load_hpatches(data), sets)
     make_folder(out)
@@ -55,11 +58,19 @@ def patches(
     _publish(out, json)
 
 
-def _schemes() -> "Mapping[str, Transform]":
-    """What is done to the descriptors, by name."""
-    from featveil.tasks.patch_benchmark import chance, raw
+def _schemes(concealers: list[Path], kind: str) -> "Mapping[str, Transform]":
+    """What is done to the descriptors, by name; a concealing network is named by its lambda and digest."""
+    from featveil.core.errors import InputError
+    from featveil.formats.networks import load_network
+    from featveil.tasks.patch_benchmark import chance, concealing, raw
 
-    return {"raw": raw, "chance": chance}
+    schemes: dict[str, Transform] = {"raw": raw}
+    for path in concealers:
+        network = load_network(path)
+        if network.kind != kind:
+            raise InputError(f"{path} conceals {network.kind} descriptors, not {kind}")
+        schemes[f"concealer-{network.lambda_:g}-{network.digest[:8]}"] = concealing(network)
+    return schemes | {"chance": chance}
 
 
 def _publish(out: Path, json: bool) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 
 from featveil.core import InputError, Points
 from featveil.core.arrays import Float32, Float64
+from featveil.core.networks import ConcealingNetwork
 from featveil.core.records import Parameter, Record
 from featveil.datasets import HPatches, PatchSet
 from featveil.extractors import PatchDescriber
@@ -79,6 +80,11 @@ def chance(points: Points) -> Points:
     seed = hashlib.sha256(points.values.tobytes()).hexdigest()
     drawn = generator(0, "chance", seed).standard_normal(points.values.shape)
     return Points((drawn / np.linalg.norm(drawn, axis=1, keepdims=True)).astype(np.float32))
+
+
+def concealing(network: ConcealingNetwork) -> Transform:
+    """The transform of a concealing network."""
+    return lambda points: Points(network.apply(points.values))
 
 
 def run_resumable(
