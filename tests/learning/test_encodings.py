@@ -18,10 +18,15 @@ D, M = 16, 3
 
 def keypoints(n: int, full: bool = True, seed: int = 0) -> Keypoints:
     rng = np.random.default_rng(seed)
-    xy = rng.uniform(0, 64, (n, 2))
+    xy = rng.uniform(0, 64, (n, 2)).astype(np.float32)
     if not full:
         return Keypoints(xy)
-    return Keypoints(xy, rng.uniform(0.5, 20, n), rng.uniform(0, 360, n), rng.uniform(0, 0.1, n))
+    rest = (rng.uniform(least, most, n).astype(np.float32) for least, most in ((0.5, 20), (0, 360), (0, 0.1)))
+    return Keypoints(xy, *rest)
+
+
+def flats(offset: Float64, basis: Float64) -> Subspaces:
+    return Subspaces(offset.astype(np.float32), basis.astype(np.float32))
 
 
 def subspaces(n: int, seed: int = 0) -> tuple[Float64, Float64]:
@@ -40,18 +45,18 @@ def test_equal_subspaces_give_equal_rows() -> None:
     turn = np.linalg.qr(rng.normal(size=(6, M, M)))[0]
     moved = offset + np.einsum("nm,nmd->nd", rng.normal(size=(6, M)), basis)
     encoding, seen = Encoding("sift", D, "subspaces", M), keypoints(6)
-    rows = encoding.rows(Subspaces(offset, basis), seen)
+    rows = encoding.rows(flats(offset, basis), seen)
     assert rows.shape == (6, encoding.columns) and rows.dtype == np.float32
-    again = encoding.rows(Subspaces(moved, turn @ basis), seen)
+    again = encoding.rows(flats(moved, turn @ basis), seen)
     assert np.allclose(rows, again, atol=2e-5)
-    assert not np.allclose(rows, encoding.rows(Subspaces(offset + 0.1, basis), seen), atol=1e-2)
-    other = encoding.rows(Subspaces(offset, subspaces(6, seed=2)[1]), seen)
+    assert not np.allclose(rows, encoding.rows(flats(offset + 0.1, basis), seen), atol=1e-2)
+    other = encoding.rows(flats(offset, subspaces(6, seed=2)[1]), seen)
     assert np.abs(rows - other).max(axis=1).min() > 0.1
 
 
 def test_the_canonical_parameters_are_the_subspace_and_by_the_definition() -> None:
     offset, basis = subspaces(4)
-    made = canonical(Subspaces(offset, basis)).astype(np.float64)
+    made = canonical(flats(offset, basis)).astype(np.float64)
     for place in range(4):
         nearest, axes = made[place, 0], made[place, 1:]
         assert np.allclose(axes @ axes.T, np.eye(M), atol=1e-5)
@@ -110,7 +115,7 @@ def test_without_geometry_either_reads_positions_and_full_refuses() -> None:
 
 
 def test_a_part_of_the_geometry_is_none_of_it() -> None:
-    seen = Keypoints(np.ones((3, 2)), scale=np.full(3, 9.0))
+    seen = Keypoints(np.ones((3, 2), np.float32), scale=np.full(3, 9, np.float32))
     encoding = Encoding("sift", D, geometry="either")
     assert not encoding.reads_all(seen)
     assert np.array_equal(encoding.rows(Points(words(3)), seen), encoding.rows(Points(words(3)), seen.positions_only()))
@@ -160,22 +165,22 @@ def test_where_the_scale_is_not_known_all_have_one() -> None:
     seen = keypoints(40)
     unknown = cells(seen, 64, 64, False)
     assert np.array_equal(unknown, cells(seen.positions_only(), 64, 64, True))
-    assert np.array_equal(unknown, cells(Keypoints(seen.xy, np.full(40, 1.5)), 64, 64, True))
+    assert np.array_equal(unknown, cells(Keypoints(seen.xy, np.full(40, 1.5, np.float32)), 64, 64, True))
     assert not np.array_equal(unknown, cells(seen, 64, 64, True))
 
 
 def test_no_features_are_no_rows() -> None:
-    none = Keypoints(np.empty((0, 2)))
-    assert Encoding("sift", D).rows(Points(np.empty((0, D))), none).shape == (0, D + 7)
+    none = Keypoints(np.empty((0, 2), np.float32))
+    assert Encoding("sift", D).rows(Points(np.empty((0, D), np.float32)), none).shape == (0, D + 7)
     assert cells(none, 64, 64, False).shape == (0, len(STRIDES))
     offset, basis = subspaces(1)
-    assert Encoding("sift", D, "subspaces", M).rows(Subspaces(offset[:0], basis[:0]), none).shape == (0, 4 * D + 7)
+    assert Encoding("sift", D, "subspaces", M).rows(flats(offset[:0], basis[:0]), none).shape == (0, 4 * D + 7)
 
 
 def test_encodings_of_descriptors() -> None:
     offset, basis = subspaces(2)
     assert Encoding.of(Points(words(2)), "sift", "full") == Encoding("sift", D, "points", 1, "full")
-    assert Encoding.of(Subspaces(offset, basis), "x", "either") == Encoding("x", D, "subspaces", M, "either")
+    assert Encoding.of(flats(offset, basis), "x", "either") == Encoding("x", D, "subspaces", M, "either")
     sets = WordSets(np.array([[0, 4]]), DIGEST, 30)
     assert Encoding.of(sets, "sift", "positions", words()) == Encoding("sift", D, "words", 2, codebook=DIGEST)
     with pytest.raises(InputError, match="with their codebook: give it"):
@@ -199,7 +204,7 @@ def test_features_of_another_encoding_are_refused(other: Encoding, told: str) ->
 def test_other_dimensions_codebooks_and_sizes_are_refused_when_rows_are_made() -> None:
     offset, basis = subspaces(2)
     with pytest.raises(InputError, match="count 4, the features have 3"):
-        Encoding("sift", D, "subspaces", 4).rows(Subspaces(offset, basis), keypoints(2))
+        Encoding("sift", D, "subspaces", 4).rows(flats(offset, basis), keypoints(2))
     sets = WordSets(np.array([[0, 4]]), OTHER, 30)
     with pytest.raises(InputError, match=r"codebook aaaaaaaaaaaa\.\.\., the features have bbbbbbbbbbbb"):
         Encoding("sift", D, "words", 2, codebook=DIGEST).rows(sets, keypoints(1), words())

@@ -8,6 +8,8 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="networks: pip install 'featveil[learning]'")
 
+from torch import Tensor  # noqa: E402
+
 from featveil.core import InputError  # noqa: E402
 from featveil.learning.losses import gradient_error, luma, make_loss, ssim, structure_loss  # noqa: E402
 from featveil.metrics.reconstruction import structural_similarity  # noqa: E402
@@ -16,8 +18,11 @@ from reconstructions import slow_ssim  # noqa: E402
 torch.set_num_threads(1)
 
 
-def pictures(count: int = 1, height: int = 24, width: int = 32, seed: int = 0) -> "torch.Tensor":
-    return torch.rand(count, 3, height, width, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+def pictures(count: int = 1, height: int = 24, width: int = 32, seed: int = 0) -> Tensor:
+    made: Tensor = torch.rand(
+        count, 3, height, width, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
+    )
+    return made
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.05, 1.0])
@@ -70,7 +75,7 @@ def test_gradients_flow_to_every_pixel_and_lead_to_the_truth() -> None:
     for _ in range(60):
         loss = make_loss("structure")(guess, truth)
         optimiser.zero_grad()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         assert guess.grad is not None and (guess.grad != 0).float().mean() > 0.99
         optimiser.step()
         losses.append(float(loss.detach()))

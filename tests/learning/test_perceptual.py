@@ -12,6 +12,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="networks: pip install 'featveil[learning]'")
 
 from safetensors.torch import save_file  # noqa: E402
+from torch import Tensor  # noqa: E402
 from torch.nn import functional  # noqa: E402
 
 from featveil.core import FormatError, InputError  # noqa: E402
@@ -20,7 +21,7 @@ from featveil.learning.perceptual import load_features, load_weights  # noqa: E4
 
 torch.set_num_threads(1)
 
-Weights = dict[str, "torch.Tensor"]
+Weights = dict[str, Tensor]
 
 # Channels of VGG16's convolutions, 0 for pooling, by the place of each layer in torchvision's `features`.
 VGG16 = (64, 64, 0, 128, 128, 0, 256, 256, 256, 0, 512)  # and more, which nobody looks at
@@ -72,8 +73,9 @@ def lite0() -> Weights:
     return made
 
 
-def pictures(seed: int = 0, side: int = 32) -> "torch.Tensor":
-    return torch.rand(2, 3, side, side, generator=torch.Generator().manual_seed(seed))
+def pictures(seed: int = 0, side: int = 32) -> Tensor:
+    made: Tensor = torch.rand(2, 3, side, side, generator=torch.Generator().manual_seed(seed))
+    return made
 
 
 def written(weights: Weights, path: Path, wrapped: bool = False) -> Path:
@@ -111,7 +113,7 @@ def test_vgg16_is_seen_after_its_first_fourth_and_seventh_convolution(tmp_path: 
     assert all(torch.allclose(one, other, atol=1e-5) for one, other in zip(seen, expected, strict=True))
 
 
-def same(grid: "torch.Tensor", filters: "torch.Tensor", stride: int, groups: int) -> "torch.Tensor":
+def same(grid: Tensor, filters: Tensor, stride: int, groups: int) -> Tensor:
     """A convolution padded as TensorFlow's "SAME": the odd pixel on the right and below."""
     size, kernel = grid.shape[-1], filters.shape[-1]
     total = max((-(-size // stride) - 1) * stride + kernel - size, 0)
@@ -123,9 +125,11 @@ def same(grid: "torch.Tensor", filters: "torch.Tensor", stride: int, groups: int
 def test_lite0_is_the_published_network(tmp_path: Path, side: int) -> None:
     weights, given = lite0(), pictures(side=side)
 
-    def normed(grid: "torch.Tensor", name: str) -> "torch.Tensor":
-        told = (weights[f"{name}.{part}"] for part in ("running_mean", "running_var", "weight", "bias"))
-        return functional.batch_norm(grid, *told, eps=1e-3)
+    def normed(grid: Tensor, name: str) -> Tensor:
+        mean, variance, weight, bias = (
+            weights[f"{name}.{part}"] for part in ("running_mean", "running_var", "weight", "bias")
+        )
+        return functional.batch_norm(grid, mean, variance, weight, bias, eps=1e-3)
 
     current = functional.relu6(normed(same((255 * given - 127) / 128, weights["_conv_stem.weight"], 2, 1), "_bn0"))
     expected, place = [], 0
@@ -161,7 +165,7 @@ def test_the_real_weights_were_trained_with_that_scaling(real_data: Path) -> Non
     given = np.stack([middle(read_image(file)) for file in files[:: len(files) // 12]])
     off = []
 
-    def look(layer: Any, taken: tuple["torch.Tensor", ...], _: Any) -> None:
+    def look(layer: Any, taken: tuple[Tensor, ...], _: Any) -> None:
         alive = layer.running_var > 1e-3
         away = taken[0].mean((0, 2, 3)) - layer.running_mean
         off.append(float((away / layer.running_var.sqrt())[alive].abs().mean()))
@@ -180,7 +184,7 @@ def test_the_loss_is_zero_for_the_truth_and_leads_to_it(tmp_path: Path, make: Ca
     assert float(loss(truth, truth)) == 0
     guess = pictures(1).requires_grad_()
     found = loss(guess, truth)
-    found.backward()
+    found.backward()  # type: ignore[no-untyped-call]
     assert float(found.detach()) > float((guess - truth).detach().abs().mean()) > 0
     assert guess.grad is not None and guess.grad.isfinite().all() and guess.grad.abs().max() > 0
 
@@ -190,7 +194,7 @@ def test_the_error_is_the_sum_over_layers_of_mean_squares_and_the_network_stays(
     before = {name: value.clone() for name, value in features.state_dict().items()}
     guess, truth = pictures(1).requires_grad_(), pictures()
     found = perceptual_error(features, guess, truth)
-    found.backward()
+    found.backward()  # type: ignore[no-untyped-call]
     pairs = zip(features(guess.detach()), features(truth), strict=True)
     assert float(found.detach()) == pytest.approx(
         sum(float((one - other).square().mean()) for one, other in pairs), rel=1e-5

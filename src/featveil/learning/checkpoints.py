@@ -12,13 +12,17 @@ from featveil.core.errors import FormatError, InputError
 from featveil.core.files import replacing
 
 _LARGEST = 2**33
+_LONGEST = 80  # of a value in a message
 
 
 def save_checkpoint(path: Path, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
-    """Replace `path` by the tensors and a JSON of `state`."""
+    """Replace `path` by the tensors and a JSON of `state`; raises InputError when the disk refuses that."""
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     with replacing(path) as temporary:
-        save_file(plain, temporary, {"state": json.dumps(state)})
+        try:
+            save_file(plain, temporary, {"state": json.dumps(state)})
+        except SafetensorError as error:  # of a full disk too
+            raise InputError(f"cannot write {path}: {error}") from error
 
 
 def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -30,15 +34,29 @@ def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     try:
         with safe_open(path, framework="pt") as file:
             state = json.loads((file.metadata() or {}).get("state", ""))
-            return {name: file.get_tensor(name) for name in file.keys()}, state  # noqa: SIM118
-    except (SafetensorError, ValueError, OSError) as error:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, ValueError, RecursionError, OSError) as error:
         raise FormatError(f"{path} is no checkpoint of a training, or damaged") from error
+    if not isinstance(state, dict):
+        raise FormatError(f"{path} is no checkpoint of a training")
+    return tensors, state
 
 
-def check_same(path: Path, stored: dict[str, Any], now: dict[str, Any]) -> None:
-    """Raise InputError unless the checkpoint was made with the same settings."""
+def check_same(path: Path, stored: Any, now: dict[str, Any], within: str = "") -> None:
+    """Raise InputError, which names the first that differs, unless a checkpoint was made with the same settings.
+
+    `within` is the name of the setting that these are the parts of.
+    """
     for name, value in now.items():
-        if stored.get(name) != value:
+        found = stored.get(name) if isinstance(stored, dict) else None
+        if isinstance(value, dict) and isinstance(found, dict):
+            check_same(path, found, dict.fromkeys(found) | value, f"{within}{name}.")
+        elif found != value:
             raise InputError(
-                f"{path} was made with {name} {stored.get(name)}, not {value}: go on with that, or name another file"
+                f"{path} was made with {within}{name} {_short(found)}, not {_short(value)}: go on with that, or name"
+                " another file"
             )
+
+
+def _short(value: object) -> str:
+    return str(value) if len(str(value)) <= _LONGEST else f"{str(value)[:_LONGEST]}..."

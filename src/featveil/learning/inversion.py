@@ -66,12 +66,17 @@ class Inverter(nn.Module):
 
 def make_inverter(columns: int, architecture: str, size: str, seed: int) -> Inverter:
     """A new network, the same one for the same seed; raises InputError for another architecture or size."""
-    if architecture not in get_args(Architecture):
-        raise InputError(f"architecture must be one of {', '.join(get_args(Architecture))}, got {architecture!r}")
-    if size not in WIDTHS:
-        raise InputError(f"size must be one of {', '.join(WIDTHS)}, got {size!r}")
+    check_architecture(architecture, size)
     torch.manual_seed(seed)
     return Inverter(columns, cast(Architecture, architecture), size)
+
+
+def check_architecture(architecture: str, size: str) -> None:
+    """Raise InputError unless there are such networks."""
+    if architecture not in get_args(Architecture):
+        raise InputError(f"architecture must be one of {', '.join(get_args(Architecture))}, got {architecture!r:.40}")
+    if size not in WIDTHS:
+        raise InputError(f"size must be one of {', '.join(WIDTHS)}, got {size!r:.40}")
 
 
 class Plain(nn.Module):

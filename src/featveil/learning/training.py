@@ -13,15 +13,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from featveil.core.arrays import Float32, Integers
-from featveil.core.errors import FeatveilError, InputError
+from featveil.core.errors import FeatveilError, FormatError, InputError
 from featveil.learning.checkpoints import check_same, load_checkpoint, save_checkpoint
 from featveil.learning.encodings import STRIDES
+from featveil.learning.interrupts import whole_step
 from featveil.learning.inversion import Inverter
 from featveil.learning.losses import Loss, luma, ssim
 
 _CLIP, _DECAY, _WARM_UP = 1.0, 0.995, 100
 _SAVE_EVERY = 60.0  # seconds
 _LAST_PART = 0.25  # of the budget, over which the rate falls to zero
+_STATE = {"step": int, "seconds": float, "best_score": float, "since_best": int, "history": list}
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +47,11 @@ class Samples(Protocol):
 
 @dataclass(frozen=True)
 class Settings:
-    """How long and how: `minutes` of training or `steps`, whichever ends first, those before a stop included."""
+    """How long and how: `minutes` of training or `steps`, whichever ends first, those before a stop included.
+
+    Validation is looked at `evaluations` times, evenly over that, and `patience` of them without a gain end it early.
+    `threads` are those of torch in this process. Raises InputError for values that cannot be used.
+    """
 
     minutes: float = 20.0
     steps: int | None = None
@@ -66,6 +72,8 @@ class Settings:
                 raise InputError(f"{name} must be a whole number of at least 1, got {value!r}")
         if not 0 < self.rate < 1:
             raise InputError(f"rate must be between 0 and 1, got {self.rate}")
+        if type(self.seed) is not int or not 0 <= self.seed < 2**63:
+            raise InputError(f"seed must be a whole number of at least 0 and below 2^63, got {self.seed!r:.40}")
 
 
 @dataclass(frozen=True)
@@ -87,11 +95,11 @@ class Trainer:
     def __init__(
         self, network: Inverter, loss: Loss, settings: Settings, checkpoint: Path, identity: dict[str, Any]
     ) -> None:
-        if settings.threads:
-            torch.set_num_threads(settings.threads)
         self.settings, self.loss, self.checkpoint = settings, loss, checkpoint
         self.identity = {**identity, **{key: asdict(settings)[key] for key in ("batch", "rate", "seed")}}
-        self.device = torch.device(settings.device)
+        self.device = find_device(settings.device)
+        if settings.threads:
+            torch.set_num_threads(settings.threads)
         self.network = network.to(self.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.average = {name: value.detach().clone() for name, value in self.network.state_dict().items()}
         self.best = {name: value.clone() for name, value in self.average.items()}
@@ -100,32 +108,42 @@ class Trainer:
         )
         self.step, self.seconds, self.best_score, self.since_best = 0, 0.0, -1.0, 0
         self.history: list[list[float]] = []
+        self._whole = True  # no step is half-taken
 
     def run(self, samples: Samples, report: Report = lambda progress: None) -> None:
         """Train until the budget is spent or validation stops gaining; Ctrl-C saves, so that the next run goes on.
 
-        Raises FeatveilError when the loss is no number; the last good state stays in the checkpoint.
+        The best network is left in `network`. Raises FeatveilError when the loss or its gradient is no number: the last
+        good state stays in the checkpoint. Raises InputError for a checkpoint of another training, FormatError for a
+        damaged one.
         """
         if self.checkpoint.exists():
             self._load()
         losses: list[float] = []
-        last, saved = time.monotonic(), self.seconds
+        saved = self.seconds
         try:
-            while (spent := self._spent()) < 1 and self.since_best < self.settings.patience:
-                losses.append(self._step(samples.batch(self.step, self.settings.batch), spent))
-                self.step += 1
-                self.seconds += time.monotonic() - last
-                if self._spent() >= min(1.0, (len(self.history) + 1) / self.settings.evaluations):
-                    self._evaluate(samples.validation)
-                if self.seconds - saved > _SAVE_EVERY:
-                    self._save()
-                    saved = self.seconds
-                last = time.monotonic()  # evaluating and saving are not training
+            while self._spent() < 1 and self.since_best < self.settings.patience:
+                with whole_step():
+                    losses.append(self._advance(samples))
+                    if self.seconds - saved > _SAVE_EVERY:
+                        self._save()
+                        saved = self.seconds
                 report(Progress(self._spent(), self.step, float(np.mean(losses[-50:])), self.best_score))
         finally:
-            if losses and math.isfinite(losses[-1]):
+            if losses and self._whole:
                 self._save()
         self.network.load_state_dict(self.best)
+
+    def _advance(self, samples: Samples) -> float:
+        """One step, and where one is due an evaluation, whose time is not counted; returns the loss."""
+        began, before = time.monotonic(), self._spent()
+        loss = self._step(samples.batch(self.step, self.settings.batch), before)
+        self.step += 1
+        self.seconds += time.monotonic() - began
+        if math.floor(before * self.settings.evaluations) < math.floor(self._spent() * self.settings.evaluations):
+            self._evaluate(samples.validation)
+        self._whole = True
+        return loss
 
     def _spent(self) -> float:
         """The share of the budget that is spent."""
@@ -141,13 +159,17 @@ class Trainer:
         with reduced_precision(self.device):
             painted = self.network(rows, cells, frame)
         loss = self.loss(painted.float(), images)
-        value = float(loss.detach())
-        if not math.isfinite(value):
-            kept = "the last good state is kept" if self.checkpoint.exists() else "nothing was saved yet"
-            raise FeatveilError(f"the loss is no number after {self.step} steps ({kept}): train with a smaller rate")
         self.optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
-        torch.nn.utils.clip_grad_norm_(self.network.parameters(), _CLIP)
+        norm = torch.nn.utils.clip_grad_norm_(self.network.parameters(), _CLIP)
+        value = float(loss.detach())
+        if not math.isfinite(value + float(norm)):
+            kept = f"the last good state is in {self.checkpoint}" if self.step else "nothing was trained yet"
+            raise FeatveilError(
+                f"the loss or its gradient is no number after {self.step} steps: {kept}; train with a smaller rate and"
+                " under another name, from that state or anew"
+            )
+        self._whole = False
         self.optimiser.step()
         decay = min(_DECAY, (1 + self.step) / (10 + self.step))
         for name, now in self.network.state_dict().items():
@@ -172,33 +194,51 @@ class Trainer:
         moments = self.optimiser.state_dict()["state"]
         for place, state in moments.items():
             tensors |= {f"moment.{place}.{key}": value for key, value in state.items()}
-        keys = ("step", "seconds", "best_score", "since_best", "history")
-        state = {"identity": self.identity, **{key: getattr(self, key) for key in keys}}
+        state = {"identity": self.identity, **{key: getattr(self, key) for key in _STATE}}
         save_checkpoint(self.checkpoint, tensors, state)
 
     def _load(self) -> None:
         tensors, state = load_checkpoint(self.checkpoint)
-        check_same(self.checkpoint, state.get("identity", {}), self.identity)
-        for part, target in (("average", self.average), ("best", self.best)):
-            for name in target:
-                target[name] = tensors[f"{part}.{name}"].to(self.device)
-        self.network.load_state_dict({name: tensors[f"network.{name}"] for name in self.average})
+        check_same(self.checkpoint, state.get("identity"), self.identity)
+        network = {name: torch.empty_like(value) for name, value in self.average.items()}
+        try:
+            for part, target in (("network", network), ("average", self.average), ("best", self.best)):
+                for name, value in target.items():
+                    _fill(value, tensors[f"{part}.{name}"])
+            self._load_moments(tensors)
+            for key, wanted in _STATE.items():
+                if not isinstance(state[key], wanted):
+                    raise ValueError(key)
+                setattr(self, key, state[key])
+        except (LookupError, ValueError) as error:
+            raise FormatError(f"{self.checkpoint} is no checkpoint of this training, or damaged") from error
+        self.network.load_state_dict(network)
+
+    def _load_moments(self, tensors: dict[str, Tensor]) -> None:
+        parameters = list(self.network.parameters())
         moments: dict[int, dict[str, Tensor]] = {}
         for name, value in tensors.items():
             if name.startswith("moment."):
                 _, place, key = name.split(".")
-                moments.setdefault(int(place), {})[key] = value
+                # Laid out in memory as the optimiser makes them, which a file does not tell.
+                made = torch.empty_like(parameters[int(place)] if value.ndim else value)
+                moments.setdefault(int(place), {})[key] = _fill(made.detach(), value)
         self.optimiser.load_state_dict({**self.optimiser.state_dict(), "state": moments})
-        for key in ("step", "seconds", "best_score", "since_best", "history"):
-            setattr(self, key, state[key])
+
+
+def _fill(target: Tensor, value: Tensor) -> Tensor:
+    if target.shape != value.shape:
+        raise ValueError(f"expected shape {tuple(target.shape)}, got {tuple(value.shape)}")
+    return target.copy_(value)
 
 
 def start_from(network: Inverter, path: Path) -> list[str]:
     """Take over what fits of the best network of a checkpoint; the names of the tensors that do not.
 
-    Raises InputError when it is a checkpoint of another architecture.
+    Raises InputError when there is none or it is of another architecture, FormatError for a damaged one.
     """
-    stored = {name.removeprefix("best."): value for name, value in load_checkpoint(path)[0].items()}
+    tensors, _ = load_checkpoint(path)
+    stored = {name.removeprefix("best."): value for name, value in tensors.items() if name.startswith("best.")}
     fresh = []
     for name, value in network.state_dict().items():
         if name in stored and stored[name].shape == value.shape:
@@ -236,6 +276,16 @@ def validation_ssim(network: Inverter, sample: Sample, device: torch.device) -> 
     with torch.inference_mode(), reduced_precision(device):
         painted = network(rows, cells, frame)
     return float(ssim(luma(painted.float().clamp(0, 1)), luma(images)))
+
+
+def find_device(name: str) -> torch.device:
+    """The device called `name`; raises InputError when torch has none of that name."""
+    try:
+        device = torch.device(name)
+        float(torch.zeros(1, device=device))
+    except (RuntimeError, AssertionError) as error:
+        raise InputError(f"torch cannot compute on device {name!r:.40} here: use cpu, or one that it has") from error
+    return device
 
 
 def reduced_precision(device: torch.device) -> torch.autocast:
