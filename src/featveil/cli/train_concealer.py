@@ -43,6 +43,12 @@ def concealer(
     preset: Annotated[
         PresetName, typer.Option(help="cpu: about half an hour. paper: days, with a GPU.")
     ] = PresetName.cpu,
+    geometry: Annotated[
+        str, typer.Option(help="Of keypoints, what the inverter trained along sees: positions, or full.")
+    ] = "full",
+    start: Annotated[
+        Path | None, typer.Option(help="Begin that inverter with the network of another training's checkpoint.")
+    ] = None,
     joint_steps: Annotated[int | None, typer.Option(help="Steps of the adversarial stage.")] = None,
     joint_rate: Annotated[float | None, typer.Option(help="Learning rate of the adversarial stage.")] = None,
     initial_steps: Annotated[int | None, typer.Option(help="Steps of the inverter before it.")] = None,
@@ -73,13 +79,26 @@ def concealer(
     from featveil.extractors import make_describer
     from featveil.learning.adversarial import PRESETS
     from featveil.tasks.concealer_training import Request, train_concealer
+    from featveil.tasks.inverter_training import check_geometry
 
     if threads:
         torch.set_num_threads(threads)
     strengths = tuple(dict.fromkeys(real_numbers(lambdas or _LAMBDAS[preset.value], "--lambdas")))
     plan = _changed(PRESETS[preset.value], joint_steps, joint_rate, initial_steps)
     describer = make_describer(extractor, weights)
-    request = Request(images, describer, plan, strengths, loss, loss_weights, seed, data_note, licence)
+    request = Request(
+        images,
+        describer,
+        plan,
+        strengths,
+        check_geometry(geometry),
+        start,
+        loss,
+        loss_weights,
+        seed,
+        data_note,
+        licence,
+    )
     sets = load_phototour(patches), None if validation is None else load_phototour(validation)
     make_folder(out)
     files = [out / f"{extractor}-{strength:g}.safetensors" for strength in strengths]

@@ -18,7 +18,7 @@ from featveil.core.files import check_folder
 from featveil.datasets import PatchSet
 from featveil.extractors import PatchDescriber
 from featveil.formats.networks import save_network
-from featveil.learning.encodings import Encoding, cells
+from featveil.learning.encodings import Encoding, Geometry, cells
 from featveil.metrics.patches import false_positive_rate
 from featveil.tasks.photo_samples import Pieces, Recipe, make_pieces
 from featveil.tasks.resuming import Report
@@ -92,21 +92,28 @@ class ConcealerSource:
         piece = self.photographs[place]
         keypoints = piece.features.keypoints
         assert keypoints is not None
-        seen, size = keypoints.positions_only(), self.encoding.size
+        full = self.encoding.geometry == "full"
+        seen, size = keypoints if full else keypoints.positions_only(), self.encoding.size
         rows = self.encoding.rows(piece.features.descriptors, seen)
         rows[:, :size] = piece.features.descriptors.values
         height, width = piece.image.shape[:2]
-        return Sample(rows, cells(seen, width, height, False), piece.image)
+        return Sample(rows, cells(seen, width, height, full), piece.image)
 
 
 @dataclass(frozen=True)
 class Request:
-    """What is to be trained, and with what: `strengths` are the privacy parameters (lambda), one network each."""
+    """What is to be trained, and with what: `strengths` are the privacy parameters (lambda), one network each.
+
+    The inverter that is trained along sees `geometry` of the keypoints: with all of it, it is the stronger opponent.
+    `start` is a checkpoint of another inverter that it begins with.
+    """
 
     images: Path
     describer: PatchDescriber
     preset: "Preset"
     strengths: Sequence[float] = (1.0,)
+    geometry: Geometry = "full"
+    start: Path | None = None
     loss: str = "structure"
     loss_weights: Path | None = None
     seed: int = 0
@@ -116,6 +123,8 @@ class Request:
     def __post_init__(self) -> None:
         if not self.strengths or any(not 0 <= strength < 1e6 for strength in self.strengths):
             raise InputError("lambda must be a number of at least 0")
+        if self.geometry == "either":
+            raise InputError("the inverter that is trained along sees positions or full geometry")
 
 
 def describe_tracks(patches: PatchSet, describer: PatchDescriber, report: Report) -> tuple[Float32, Integers]:
@@ -145,6 +154,7 @@ def train_concealer(
     """
     from featveil.learning.adversarial import ConcealerTrainer
     from featveil.learning.losses import make_loss
+    from featveil.learning.training import start_from
 
     for out in outs:
         check_folder(out.parent)
@@ -156,6 +166,8 @@ def train_concealer(
     for strength, out in zip(request.strengths, outs, strict=True):
         size, columns = source.encoding.size, source.encoding.columns
         trainer = ConcealerTrainer(size, columns, loss, request.preset, request.seed, identity)
+        if request.start is not None:
+            start_from(trainer.inverter, request.start)
         started = time.monotonic()
         checkpoint = out.with_name(f"{out.stem}.checkpoint.safetensors")
         network = trainer.run(
@@ -195,7 +207,9 @@ def _source(
     size = photographs[0].features.descriptors.size
     if size != values.shape[1]:
         raise InputError(f"patches have descriptors of size {values.shape[1]}, photographs of size {size}")
-    return ConcealerSource(training, other, photographs, Encoding(request.describer.kind, size), request.seed)
+    return ConcealerSource(
+        training, other, photographs, Encoding(request.describer.kind, size, geometry=request.geometry), request.seed
+    )
 
 
 def _identity(request: Request, patches: PatchSet) -> dict[str, Any]:
@@ -204,6 +218,8 @@ def _identity(request: Request, patches: PatchSet) -> dict[str, Any]:
         "describer": request.describer.digest,
         "preset": asdict(request.preset),
         "loss": request.loss,
+        "geometry": request.geometry,
+        "start": None if request.start is None else request.start.name,
         "patches": [patches.name, len(patches)],
     }
 
