@@ -72,17 +72,14 @@ def concealer(
     from featveil.learning import require_torch
 
     require_torch()
-    import torch
-
     from featveil.core.files import make_folder
     from featveil.datasets import load_phototour
     from featveil.extractors import make_describer
-    from featveil.learning.adversarial import PRESETS
+    from featveil.learning.adversarial import PRESETS, use_threads
     from featveil.tasks.concealer_training import Request, train_concealer
     from featveil.tasks.inverter_training import check_geometry
 
-    if threads:
-        torch.set_num_threads(threads)
+    use_threads(threads)
     strengths = tuple(dict.fromkeys(real_numbers(lambdas or _LAMBDAS[preset.value], "--lambdas")))
     plan = _changed(PRESETS[preset.value], joint_steps, joint_rate, initial_steps)
     describer = make_describer(extractor, weights)

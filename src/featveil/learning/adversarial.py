@@ -60,6 +60,14 @@ PRESETS = {
 }
 
 
+def use_threads(count: int | None) -> None:
+    """Compute on that many processor threads; None leaves it to torch."""
+    if count is not None and count < 1:
+        raise InputError(f"threads must be at least 1, got {count}")
+    if count is not None:
+        torch.set_num_threads(count)
+
+
 class Source(Protocol):
     """Where the pairs of patches and the pieces of photographs come from: the same ones whenever a step asks."""
 
