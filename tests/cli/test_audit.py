@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from featveil.cli import app
-from featveil.core import MissingExtraError
+from featveil.core import InputError, MissingExtraError
 from featveil.core.records import read_records
 from featveil.tasks.audit_request import folder_request
 
@@ -27,7 +27,7 @@ dimension = 4
 [[attack]]
 name = "nearest"
 """
-FILES = ["frontier.png", "records.jsonl", "report.html", "table.md"]
+FILES = ["frontier.png", "pictures", "records.jsonl", "report.html", "table.md"]
 
 
 @pytest.fixture
@@ -155,3 +155,46 @@ def test_bad_input_is_refused_in_one_line(refused: Any, image: Path, small: Path
     small.write_text("schemes = 3")
     assert "unknown key 'schemes': use some of kind" in refused("audit", small, "--out", out)
     assert "--out" in refused("audit")
+
+
+def test_what_the_best_attackers_see_is_painted_once(run: Any, small: Path, out: Path) -> None:
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert "What the best attacker sees" in page and page.count("<img ") == 3 + 2 * 4
+    before = {path.name: path.stat().st_mtime_ns for path in (out / "pictures").iterdir()}
+    assert len(before) == 1 + 1 + 2 + 2  # records; the photograph, raw and random descriptors, two schemes
+    result = run("audit", small, "--out", out, "--processes", 1, "--json")
+    assert {path.name: path.stat().st_mtime_ns for path in (out / "pictures").iterdir()} == before
+    shown = {(one["scheme"], one["attack"]): one for one in json.loads(result.stdout)["pictures"]}
+    assert shown["photograph", None]["score"] is None
+    assert shown["identity", "read"]["score"][1] > 0 and Path(shown["identity", "read"]["file"]).is_file()
+    assert ("sub-hybrid-2", "nearest") in shown
+
+
+def test_pictures_can_be_left_out(run: Any, small: Path, out: Path) -> None:
+    result = run("audit", small, "--out", out, "--processes", 1, "--no-pictures", "--json")
+    assert json.loads(result.stdout)["pictures"] == []
+    assert "<img " not in (out / "report.html").read_text(encoding="utf-8")
+
+
+def test_an_audit_without_pictures_is_still_one(run: Any, small: Path, out: Path) -> None:
+    shutil.rmtree(out / "pictures")
+    (out / "pictures").write_text("a file")
+    result = run("audit", small, "--out", out, "--processes", 1)
+    assert result.exit_code == 0 and "warning: no pictures: " in result.stderr
+    assert "hardened-2-4" in (out / "report.html").read_text(encoding="utf-8")
+
+
+def test_what_cannot_be_painted_is_said(run: Any, small: Path, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(*arguments: Any) -> None:
+        raise InputError("there is no inverter of this kind")
+
+    monkeypatch.setattr("featveil.tasks.audit_pictures.raw_painter", none)
+    result = run("audit", small, "--out", out, "--processes", 1)
+    assert result.exit_code == 0 and "warning: not painted: there is no inverter of this kind" in result.stderr
+    assert "There are no pictures: there is no inverter of this kind." in (out / "report.html").read_text("utf-8")
+
+
+def test_a_wrong_inverter_is_refused_before_anything_is_measured(refused: Any, small: Path, tmp_path: Path) -> None:
+    (tmp_path / "other.onnx").write_bytes(b"no network")
+    assert "other.onnx" in refused("audit", small, "--out", tmp_path / "out", "--inverter", tmp_path / "other.onnx")
+    assert "there is no inverter" in refused("audit", small, "--out", tmp_path / "out", "--inverter", tmp_path / "no")

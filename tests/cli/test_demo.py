@@ -41,6 +41,10 @@ def test_page_and_release(run: Any, tmp_path: Path) -> None:
     attacks = {each["attack"]: each for each in shown["attacks"]}
     assert attacks["chance"]["below_near"] < 0.1 < attacks["database"]["below_near"]
     assert attacks["lattice"]["exact"] > 0.9
+    seen = {each["attack"]: each["ssim"] for each in shown["views"]}
+    assert list(seen) == ["read", "lattice", "database", "mean", "chance"]
+    assert seen["read"] > seen["chance"] + 0.02 and abs(seen["lattice"] - seen["read"]) < 0.02
+    assert "<b>Attack lattice:</b>" in page and "What the attacker sees" in page
     private = fv.load(tmp_path / "out/query.veil")
     assert isinstance(private, fv.PrivateFeatures)
     assert private.keypoints is not None and private.keypoints.scale is None
@@ -107,3 +111,13 @@ def test_a_failed_run_keeps_the_earlier_page(run: Any, tmp_path: Path, monkeypat
     assert run("demo", "--out", tmp_path).exit_code == 2
     assert [path.name for path in tmp_path.iterdir()] == ["index.html"]
     assert (tmp_path / "index.html").read_text() == "earlier"
+
+
+def test_a_demo_without_an_inverter_is_still_one(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(kind: str) -> None:
+        raise fv.InputError("there is no inverter")
+
+    monkeypatch.setattr("featveil.tasks.demo.raw_painter", none)
+    result = run("demo", "--out", tmp_path / "out", "--json")
+    assert result.exit_code == 0 and json.loads(result.stdout)["views"] == []
+    assert "was not painted: there is no inverter." in (tmp_path / "out/index.html").read_text(encoding="utf-8")

@@ -10,16 +10,18 @@ from typing import Any
 
 import pytest
 
+from audit_galleries import gallery
 from audits import audit
-from featveil.reports import audit_page
+from featveil.reports import AuditPictures, audit_page
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no chromium, chromium-browser or google-chrome is installed")
 
 
 @pytest.fixture(scope="module")
-def page() -> str:
-    return audit_page(audit(("a town", "woods"), (0, 1), 1))
+def page(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder, records = tmp_path_factory.mktemp("pictures"), audit(("a town", "woods"), (0, 1), 1)
+    return audit_page(records, AuditPictures(gallery(folder, records), folder))
 
 
 def opened(path: Path) -> tuple[str, str]:
@@ -96,8 +98,9 @@ def test_tables_sort_numbers_as_numbers_and_say_how(page: str, tmp_path: Path) -
 
 WIDTHS = """
 const root = page.documentElement;
-const answer = { content: root.scrollWidth, window: root.clientWidth, tables: [...page.querySelectorAll(".scroll")].map(
-  box => [box.scrollWidth, box.clientWidth]) };
+const pictures = [...page.images].map(image => image.naturalWidth);
+const tables = [...page.querySelectorAll(".scroll")].map(box => [box.scrollWidth, box.clientWidth]);
+const answer = { pictures, tables, content: root.scrollWidth, window: root.clientWidth };
 """
 
 
@@ -105,6 +108,7 @@ def test_a_phone_does_not_scroll_sideways(page: str, tmp_path: Path) -> None:
     answer = told(page, WIDTHS, tmp_path / "report.html", 360)
     assert answer["content"] <= answer["window"] <= 360
     assert len(answer["tables"]) == 4
+    assert len(answer["pictures"]) == 2 * 78 and set(answer["pictures"]) == {256}  # all of them were let in
     assert all(content > box for content, box in answer["tables"])  # tables scroll in their own box
     wide = page.replace("<h1>", '<div style="width:400px">wide</div><h1>', 1)  # the check itself
     assert told(wide, WIDTHS, tmp_path / "report.html", 360)["content"] > 360

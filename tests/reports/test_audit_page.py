@@ -84,7 +84,7 @@ def test_the_policy_lets_the_script_of_the_page_run_and_nothing_else(text: str) 
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = re.search(r'Content-Security-Policy" content="([^"]*)"', text)
     assert policy is not None
-    assert policy[1] == f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+    assert policy[1] == f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
 
 
 def test_parts_come_in_order_with_both_datasets(page: Page) -> None:

@@ -8,7 +8,9 @@ import pytest
 
 from featveil.core import Guarantee, Keypoints, PrivateFeatures, Subspaces
 from featveil.metrics import Leakage
+from featveil.metrics.reconstruction import Reconstruction
 from featveil.reports.page import Count, LeakRow, Row, Run, WordRow, Words, render
+from featveil.reports.page_views import ViewRow
 
 VOID = {"meta", "img", "br", "link"}
 
@@ -28,9 +30,10 @@ def run() -> Run:
     bound = [WordRow(12.0, 18_000.0, 0.244, Count(500, 60)), WordRow(10.0, 15_000.0, 0.211, Count(450, 45))]
     words = Words(4, 16384, bound, bound[1], picture, 37_000)
     attacks = [LeakRow("data<base", "looks it up", Leakage(100, 0.4, 0.3, 0.41, 0.62, 0.07, 2, 1))]
+    views = [ViewRow("photograph", picture), ViewRow("data<base", picture, Reconstruction(0.1, 0.625, 12))]
     sizes = (3_082_264, 640_000)
     pictures = (picture,) * 6
-    return Run(*pictures, Count(100, 90), rows, 4, words, attacks, None, private, *sizes, 12.3)
+    return Run(*pictures, Count(100, 90), rows, 4, words, attacks, views, None, private, *sizes, 12.3)
 
 
 class Page(HTMLParser):
@@ -59,7 +62,7 @@ def test_page_is_whole_and_loads_nothing(run: Run) -> None:
     text = render(run)
     page = Page(text)
     assert page.open == []
-    assert len(page.loads) == 7
+    assert len(page.loads) == 9
     assert all(value.startswith("data:image/jpeg;base64,") for value in page.loads)
     assert all(page.alts)
     assert not re.search(r"https?://|url\(|@import|<script", text)
@@ -99,3 +102,14 @@ def test_values_are_escaped(run: Run) -> None:
 def test_no_raw_match_at_all(run: Run) -> None:
     none = Run(**{**vars(run), "raw": Count(0, 0)})
     assert "–" in render(none)
+
+
+def test_what_the_attacker_sees(run: Run) -> None:
+    text = render(run)
+    assert "<b>Photograph:</b> stays on the device.</figcaption>" in text
+    assert "<b>Attack data&lt;base:</b> from what it took for the features. SSIM 0.62.</figcaption>" in text
+    assert run.scored_views == [("data<base", Reconstruction(0.1, 0.625, 12))]
+    without = Run(**{**vars(run), "views": "too <narrow"})
+    page = render(without)
+    assert "was not painted: too &lt;narrow." in page and len(Page(page).loads) == 7
+    assert without.scored_views == []

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from featveil.cli.benching import stoppable
-from featveil.cli.console import Json, progress, show, stderr, table
-from featveil.core.errors import InputError, MissingExtraError
+from featveil.cli.console import Json, complain, progress, show, stderr, table
+from featveil.core.errors import FeatveilError, InputError, MissingExtraError
 from featveil.core.files import locked, make_folder, replacing
 
 if TYPE_CHECKING:
@@ -17,11 +17,14 @@ if TYPE_CHECKING:
 
     from featveil.core.records import Record
     from featveil.reports import AuditRow
+    from featveil.tasks.audit import Audit
     from featveil.tasks.audit_request import Request
 
 
 def audit(
-    out: Annotated[Path, typer.Option(help="Folder for report.html, table.md, frontier.png and records.jsonl.")],
+    out: Annotated[
+        Path, typer.Option(help="Folder for report.html, table.md, frontier.png, records.jsonl and pictures/.")
+    ],
     what: Annotated[
         Path | None,
         typer.Argument(
@@ -31,6 +34,11 @@ def audit(
     ] = None,
     processes: Annotated[
         int | None, typer.Option(min=1, help="Processes to measure in.", show_default="one a core")
+    ] = None,
+    pictures: Annotated[bool, typer.Option(help="Paint what the best attacker of each defense sees.")] = True,
+    inverter: Annotated[
+        Path | None,
+        typer.Option(help="Inverter of raw descriptors to paint with (.onnx).", show_default="built-in one, for SIFT"),
     ] = None,
     json: Json = False,
 ) -> None:
@@ -46,13 +54,19 @@ def audit(
     from featveil.tasks.audit_roles import prepare
 
     request = _request(what)
+    if inverter is not None:
+        from featveil.tasks.attacker_view import raw_painter
+
+        raw_painter(request.settings.kind, inverter)  # before anything is measured
     with progress("photographs") as report:
         made = prepare(request, report)
     make_folder(out)
     path = out / "records.jsonl"
     with locked(out / ".audit.lock"):
         records = stoppable("audit", path, lambda report: run_resumable(made, path, processes or _cores(), report))
-        _publish(records, out, json)
+        files = _publish(records, out)
+        painted = _paint(made, records, out, inverter, processes or _cores()) if pictures else []
+    _show(records, painted, files, out, json)
 
 
 def _cores() -> int:
@@ -75,21 +89,66 @@ def _request(what: Path | None) -> "Request":
     return read_audit_file(what)
 
 
-def _publish(records: "list[Record]", out: Path, json: bool) -> None:
-    """Write page, table and figure, and print one line for each scheme."""
+def _publish(records: "list[Record]", out: Path) -> list[str]:
+    """Write page, table and figure; the files of the folder."""
     from featveil.reports import audit_markdown, audit_page, draw_frontier, summarize_audit
 
-    rows = summarize_audit(records)
-    for name, text in (("report.html", audit_page(records)), ("table.md", audit_markdown(records))):
-        with replacing(out / name) as temporary:
-            temporary.write_text(text, encoding="utf-8")
+    _write(out / "report.html", audit_page(records))
+    _write(out / "table.md", audit_markdown(records))
     files = ["records.jsonl", "report.html", "table.md", "frontier.png"]
     try:
-        draw_frontier(rows, out / "frontier.png", "Privacy and utility")
+        draw_frontier(summarize_audit(records), out / "frontier.png", "Privacy and utility")
     except MissingExtraError as error:
         files.remove("frontier.png")
         stderr.print(f"frontier.png was not drawn: {error}", markup=False, highlight=False)
-    show({"rows": [asdict(row) for row in rows], "files": [str(out / name) for name in files]}, json, _summary(rows))
+    return [str(out / name) for name in files]
+
+
+def _paint(made: "Audit", records: "list[Record]", out: Path, inverter: Path | None, processes: int) -> "list[Record]":
+    """Records of what the best attackers see, with which the page is written again; none where that is not possible."""
+    from featveil.reports import AuditPictures, audit_page, summarize_audit
+    from featveil.tasks.audit_pictures import paint_resumable
+
+    best = {(row.dataset, row.scheme): row.best.attack for row in summarize_audit(records) if row.best is not None}
+    folder = out / "pictures"
+    try:
+        painted = stoppable(
+            "pictures",
+            folder / "records.jsonl",
+            lambda report: paint_resumable(made, best, folder, inverter, processes, report),
+        )
+    except FeatveilError as error:
+        complain("warning", f"no pictures: {error}")
+        return []
+    for reason in dict.fromkeys(record.parameters.get("reason") for record in painted):
+        if reason is not None:
+            complain("warning", f"not painted: {reason}")
+    _write(out / "report.html", audit_page(records, AuditPictures(painted, folder)))
+    return painted
+
+
+def _write(path: Path, text: str) -> None:
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def _show(records: "list[Record]", painted: "list[Record]", files: list[str], out: Path, json: bool) -> None:
+    """Print one line for each scheme."""
+    from featveil.reports import summarize_audit
+
+    rows = summarize_audit(records)
+    pictures = [
+        {
+            "dataset": record.dataset,
+            "scheme": record.scheme,
+            "attack": record.attack,
+            "score": record.value if isinstance(record.value, tuple) else None,
+            "file": str(out / "pictures" / str(record.parameters["picture"])),
+        }
+        for record in painted
+        if "picture" in record.parameters
+    ]
+    show({"rows": [asdict(row) for row in rows], "pictures": pictures, "files": files}, json, _summary(rows))
     if not json:
         show({}, False, f"\nthe whole report: {out / 'report.html'}")
 

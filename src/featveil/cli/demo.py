@@ -11,14 +11,16 @@ import typer
 from featveil.cli.console import Json, progress, show
 from featveil.cli.extract import extracted
 from featveil.cli.match import SAMPLES_FOR_WORDS, shared_part
-from featveil.core.errors import InputError
+from featveil.core.errors import FeatveilError, InputError
 from featveil.core.files import check_folder, make_folder, replacing
 
 if TYPE_CHECKING:
     from featveil.core import Features, PrivateFeatures
     from featveil.reports.page import Count, Row, Run, Words
     from featveil.reports.page_map import MapPart
+    from featveil.reports.page_views import ViewRow
     from featveil.reports.pictures import Panel, Picture
+    from featveil.tasks.leakage import Outcome
 
 _DIMENSIONS = (2, 4, 8)
 _SHOWN = 4
@@ -105,6 +107,7 @@ def _run(images: tuple[Path, Path], report: Callable[[int, int], None]) -> "tupl
         rows.append(row)
         report(2 + done, steps)
     private, one_picture, both_picture = shown[_SHOWN]
+    found = attack_release(private, query)
     mapped = _map()
     report(3 + len(rows), steps)
     run = Run(
@@ -118,7 +121,8 @@ def _run(images: tuple[Path, Path], report: Callable[[int, int], None]) -> "tupl
         rows=rows,
         shown=_SHOWN,
         words=_words(query, raw_sides[1]),
-        attacks=[LeakRow(name, ATTACKS[name].summary, found) for name, found in attack_release(private, query).items()],
+        attacks=[LeakRow(name, ATTACKS[name].summary, outcome.leakage) for name, outcome in found.items()],
+        views=_views(private, query, pictures[0], found),
         map=mapped,
         release=private,
         file_bytes=len(encode(private)),
@@ -166,6 +170,19 @@ def _words(query: "Features", seen: _Side) -> "Words":
     shown = _EPSILON_SHOWN
     size = len(builtin(query.kind))
     return Words(_SUBSET_SIZE, size, list(rows.values()), rows[shown], pictures[shown], sizes[shown])
+
+
+def _views(
+    private: "PrivateFeatures", query: "Features", image: "Picture", found: "dict[str, Outcome]"
+) -> "list[ViewRow] | str":
+    """The photograph and what can be painted of it, or why nothing can."""
+    from featveil.reports.page_views import ViewRow
+    from featveil.tasks.demo import attacker_views
+
+    try:
+        return [ViewRow(**vars(view)) for view in attacker_views(private, query, image, found)]
+    except FeatveilError as error:
+        return str(error)
 
 
 def _map() -> "MapPart | None":
@@ -247,6 +264,7 @@ def _facts(run: "Run", out: Path) -> dict[str, Any]:
             for row in run.words.rows
         ],
         "attacks": [{"attack": row.attack, **vars(row.leakage)} for row in run.attacks],
+        "views": [{"attack": attack, **score._asdict()} for attack, score in run.scored_views],
         "map": None if run.map is None else [vars(row) for row in run.map.rows],
     }
 
@@ -269,6 +287,7 @@ def _text(run: "Run", out: Path) -> str:
         for row in run.attacks
         for found in (row.leakage,)
     ]
+    lines += [f"seen by {attack:<13} SSIM {score.ssim:.2f}" for attack, score in run.scored_views]
     lines += [
         f"map of {row.scheme}: {row.registered} of {row.images} images, {row.points:,} points"
         for row in (run.map.rows if run.map else ())

@@ -19,6 +19,7 @@ from featveil.reports.attacks import (
 )
 from featveil.reports.audit import summarize_audit
 from featveil.reports.audit_page import audit_page
+from featveil.reports.audit_pictures import AuditPictures
 from featveil.reports.audit_rows import AuditRow, SkippedTrial, Spread, TrialRow
 from featveil.reports.audit_tables import audit_cells, audit_markdown
 from featveil.reports.curves import draw_matching_curves
@@ -48,6 +49,7 @@ from featveil.reports.words import WordsRow, summarize_words, words_cells, words
 
 __all__ = [
     "AttackRow",
+    "AuditPictures",
     "AuditRow",
     "CollisionRow",
     "LocalizationRow",

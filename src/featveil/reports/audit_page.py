@@ -12,6 +12,7 @@ from featveil.core.records import Record
 from featveil.metrics import CLOSE, NEAR
 from featveil.reports.audit import natural, summarize_audit
 from featveil.reports.audit_cards import Examples, collect_examples, scheme_card
+from featveil.reports.audit_pictures import AuditPictures
 from featveil.reports.audit_rows import AuditRow
 from featveil.reports.audit_sentences import bottom_line
 from featveil.reports.audit_tables import attack_table, utility_table
@@ -22,8 +23,8 @@ _LAYOUT = Path(__file__).with_name("audit.html")
 _SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
 
 
-def audit_page(records: Sequence[Record]) -> str:
-    """The page as HTML text; raises InputError as `summarize_audit` does."""
+def audit_page(records: Sequence[Record], pictures: AuditPictures | None = None) -> str:
+    """The page as HTML text, with `pictures` if there are any; raises InputError as `summarize_audit` does."""
     rows, examples = summarize_audit(records), collect_examples(records)
     datasets: dict[str, list[AuditRow]] = {}
     for row in rows:
@@ -48,17 +49,41 @@ def audit_page(records: Sequence[Record]) -> str:
         ),
         "frontiers": "\n".join(_frontier(dataset, chosen, numbers, f"d{k}") for k, (dataset, chosen) in parts),
         "cards": "\n".join(_cards(dataset, chosen, numbers, examples, f"d{k}") for k, (dataset, chosen) in parts),
-        "sensitive": _SENSITIVE if examples else "",
+        "pictures": _pictures(pictures, datasets, numbers) if pictures else "",
+        "sensitive": _sensitive(bool(examples), bool(pictures)),
         "tables": "\n".join(_tables(dataset, chosen) for _, (dataset, chosen) in parts),
     }
     return Template(layout).substitute(values)
 
 
-_SENSITIVE = (
-    '<p class="card warn"><b>This page is sensitive.</b> The small drawings are hidden descriptors of the audited'
-    " photographs, and file names are those of the photographs. Whoever may not see those"
-    " should not get this page.</p>"
-)
+_PICTURES = """
+<h2>What the best attacker sees</h2>
+<p>The best attack on each scheme guessed every descriptor of one photograph, and a network that was trained to
+paint photographs from raw descriptors painted its guesses. Raw descriptors at the same keypoints show the best it
+can do, random ones what the positions alone tell. SSIM is how similar the picture is to the photograph, 1 for the
+same one. Descriptors do not tell colours: those are guessed. A larger network, or one trained on what a scheme
+sends, may see more.</p>
+"""
+
+
+def _sensitive(examples: bool, pictures: bool) -> str:
+    """What a reader must know about whom to give the page to."""
+    if not examples and not pictures:
+        return ""
+    shown = ["hidden descriptors of the audited photographs, as small drawings"] if examples else []
+    shown += ["photographs and what attackers see of them"] if pictures else []
+    return (
+        f'<p class="card warn"><b>This page is sensitive.</b> It shows {" and ".join(shown)}, and file names are those'
+        " of the photographs. Whoever may not see those should not get this page.</p>"
+    )
+
+
+def _pictures(pictures: AuditPictures, datasets: dict[str, list[AuditRow]], numbers: dict[str, int]) -> str:
+    parts = [
+        pictures.section(rows, numbers, _optimal(rows), f"d{place}")
+        for place, rows in enumerate(datasets.values(), start=1)
+    ]
+    return _PICTURES + "\n".join(parts)
 
 
 def _script_hash(layout: str) -> str:

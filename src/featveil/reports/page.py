@@ -1,6 +1,5 @@
 """A demo run -> one self-contained HTML page, which loads nothing from anywhere. The layout is page.html."""
 
-import base64
 import html
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,8 +9,10 @@ from string import Template
 from featveil.core import PrivateFeatures
 from featveil.core.descriptors import as_flats
 from featveil.metrics import CLOSE, NEAR, Leakage
+from featveil.metrics.reconstruction import Reconstruction
 from featveil.reports import page_map
-from featveil.reports.pictures import Picture, encoded
+from featveil.reports.page_views import ViewRow, views_section
+from featveil.reports.pictures import Picture, embedded
 
 _LAYOUT = Path(__file__).with_name("page.html")
 
@@ -80,11 +81,18 @@ class Run:
     shown: int  # dimension of the pictures
     words: Words
     attacks: Sequence[LeakRow]
+    views: Sequence[ViewRow] | str  # what attackers see, or why that was not painted
     map: page_map.MapPart | None  # None without pycolmap
     release: PrivateFeatures
     file_bytes: int
     raw_bytes: int
     seconds: float
+
+    @property
+    def scored_views(self) -> list[tuple[str, Reconstruction]]:
+        """The attacks whose pictures are shown, and how near these come."""
+        views = [] if isinstance(self.views, str) else self.views
+        return [(view.attack, view.score) for view in views if view.score is not None]
 
 
 def render(run: Run) -> str:
@@ -110,18 +118,19 @@ def render(run: Run) -> str:
         "leak_headline": _leak_headline(run.attacks),
     }
     values |= _word_values(run.words, run.raw)
+    values["views"] = views_section(run.views)
     values["map"] = page_map.MISSING if run.map is None else _map_section(run.map)
     for name, count in counts.items():
         values |= {f"{name}_matches": f"{count.matches:,}", f"{name}_inliers": f"{count.inliers:,}"}
         values[f"{name}_share"] = _share(count.inliers, run.raw.inliers)
     for name in ("query", "reference", "positions", "raw_matches", "one_side_matches", "both_sides_matches"):
-        values[f"{name}_image"] = _embedded(getattr(run, name))
+        values[f"{name}_image"] = embedded(getattr(run, name))
     return Template(_LAYOUT.read_text(encoding="utf-8")).substitute(values)
 
 
 def _map_section(part: page_map.MapPart) -> str:
     pictures = {"models": part.models, "first": part.first, "query": part.query}
-    values = {f"{name}_image": _embedded(picture) for name, picture in pictures.items()}
+    values = {f"{name}_image": embedded(picture) for name, picture in pictures.items()}
     layout = Template(page_map.LAYOUT.read_text(encoding="utf-8"))
     return layout.substitute(values, map_rows=page_map.map_rows(part.rows))
 
@@ -137,7 +146,7 @@ def _word_values(words: Words, raw: Count) -> dict[str, object]:
         "word_image_epsilon": f"{shown.image_epsilon:,.0f}",
         "word_matches": f"{shown.count.matches:,}",
         "word_inliers": f"{shown.count.inliers:,}",
-        "word_matches_image": _embedded(words.matches),
+        "word_matches_image": embedded(words.matches),
     }
 
 
@@ -193,9 +202,3 @@ def _share(part: int, whole: int) -> str:
 
 def _bytes(count: int) -> str:
     return f"{count / 1e6:.1f} MB" if count >= 1e6 else f"{count / 1e3:.0f} kB"
-
-
-def _embedded(picture: Picture) -> str:
-    """The attributes of an <img>: the picture itself, and its size so that the page does not jump."""
-    content = base64.b64encode(encoded(picture)).decode("ascii")
-    return f'src="data:image/jpeg;base64,{content}" width="{picture.shape[1]}" height="{picture.shape[0]}"'

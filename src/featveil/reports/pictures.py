@@ -1,5 +1,6 @@
 """Matches -> a picture: two images side by side with lines between them, by OpenCV alone."""
 
+import base64
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -98,6 +99,12 @@ def encoded(picture: Picture, suffix: str = ".jpg") -> bytes:
     options = [cv2.IMWRITE_JPEG_QUALITY, 88] if suffix != ".png" else []
     _, content = cv2.imencode(suffix, cv2.cvtColor(picture, cv2.COLOR_RGB2BGR), options)
     return content.tobytes()
+
+
+def embedded(picture: Picture) -> str:
+    """The attributes of an <img>: the picture itself, and its size so that the page does not jump."""
+    content = base64.b64encode(encoded(picture)).decode("ascii")
+    return f'src="data:image/jpeg;base64,{content}" width="{picture.shape[1]}" height="{picture.shape[0]}"'
 
 
 def _side_by_side(a: Panel, b: Panel) -> tuple[Picture, Picture, tuple[float, float]]:

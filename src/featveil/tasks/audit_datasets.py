@@ -100,8 +100,8 @@ def _read(shot: _Shot, settings: Settings) -> Victim:
     kind, most = settings.kind, settings.max_features
     features = extract(shot.path, kind, most)
     if shot.second is not None:
-        return Victim(shot.name, features, extract(shot.second, kind, most), shot.homography)
-    return Victim(shot.name, features, second_view(shot.path, kind, most), _made_homography(features))
+        return Victim(shot.name, features, extract(shot.second, kind, most), shot.homography, shot.path)
+    return Victim(shot.name, features, second_view(shot.path, kind, most), _made_homography(features), shot.path)
 
 
 def _made_homography(features: Features) -> Float64:

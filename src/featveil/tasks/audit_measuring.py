@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from featveil.attacks import check_applies
+from featveil.attacks import Guess, attack, check_applies
 from featveil.core import (
     Features,
     FeatveilError,
@@ -65,13 +65,14 @@ class Measuring:
     def records(self, unit: Unit, wanted: tuple[str, ...]) -> Iterator[Record]:
         """Those of the unit that `wanted` names: sides of a pair, and trials. Each is measured on one thread."""
         with one_thread():
-            subject = self._subject(unit)
+            subject = self.subject(unit)
         for name in wanted:
             with one_thread():
                 record = subject.matching(name) if name in SIDES else subject.attacked(self.audit.trial(name))
             yield record
 
-    def _subject(self, unit: Unit) -> "_Subject":
+    def subject(self, unit: Unit) -> "Subject":
+        """The victim of a unit under its scheme; raises InputError where that cannot be made."""
         audit, place = self.audit, unit[:3]
         victims, scheme = audit.datasets[unit.dataset].victims, audit.schemes[unit.scheme]
         if place != self._place:
@@ -80,12 +81,12 @@ class Measuring:
             self._releases = Releases(victims, audit.attacker, seed, self._devices.equip)
             self._place = place
         try:
-            return _Subject(audit, unit, self._releases, self._devices)
+            return Subject(audit, unit, self._releases, self._devices)
         except FeatveilError as error:
             raise InputError(f"{scheme.name} cannot be made of {victims[unit.victim].name}: {error}") from error
 
 
-class _Subject:
+class Subject:
     """One victim under one scheme."""
 
     def __init__(self, audit: "Audit", unit: Unit, releases: Releases, devices: Devices) -> None:
@@ -126,6 +127,12 @@ class _Subject:
             return self._leakage(trial)
         except (InputError, MissingExtraError) as error:
             return self._skipped(trial, str(error))
+
+    def guessed(self, trial: Trial) -> Guess:
+        """What the trial makes of all features, no sample; raises InputError where it cannot be run."""
+        self._check(trial)
+        rng = image_generator(self.seed, self.victim.name, 0, trial.name)
+        return attack(self.private, trial.method, self.releases.knowledge(self.victim, self.scheme, trial), rng)
 
     def _check(self, trial: Trial) -> None:
         """Raise InputError when there is no such adversary of this victim."""

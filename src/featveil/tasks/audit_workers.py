@@ -4,7 +4,7 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -17,15 +17,19 @@ from featveil.tasks.audit_measuring import Measuring, Unit
 if TYPE_CHECKING:
     from featveil.tasks.audit import Audit
 
+    Make = Callable[[Audit], Measuring]
+
 _here: dict[str, Measuring] = {}  # of a worker: one process has one
 
 
-def measure_units(audit: "Audit", units: Mapping[Unit, tuple[str, ...]], processes: int) -> Iterator[Record]:
-    """The records that `units` name, those of a unit together, as they get ready.
+def measure_units(
+    audit: "Audit", units: Mapping[Unit, tuple[str, ...]], processes: int, make: "Make" = Measuring
+) -> Iterator[Record]:
+    """The records that `units` name, those of a unit together, as they get ready; each process measures by `make`.
 
     The processes are ended at once when the caller stops early. Raises FeatveilError when one of them dies.
     """
-    with _workers(audit, min(processes, len(units))) as workers:
+    with _workers(audit, min(processes, len(units)), make) as workers:
         futures = [workers.submit(_measure, unit, names) for unit, names in units.items()]
         try:
             for future in as_completed(futures):
@@ -38,10 +42,10 @@ def measure_units(audit: "Audit", units: Mapping[Unit, tuple[str, ...]], process
 
 
 @contextmanager
-def _workers(audit: "Audit", count: int) -> Iterator[ProcessPoolExecutor]:
+def _workers(audit: "Audit", count: int, make: "Make") -> Iterator[ProcessPoolExecutor]:
     # Started afresh rather than forked: a fork copies locks of threads that it does not have.
     context, before = multiprocessing.get_context("spawn"), multiprocessing.active_children()
-    workers = ProcessPoolExecutor(count, context, _start, (audit,))
+    workers = ProcessPoolExecutor(count, context, _start, (audit, make))
     finished = False
     try:
         yield workers
@@ -54,11 +58,11 @@ def _workers(audit: "Audit", count: int) -> Iterator[ProcessPoolExecutor]:
         workers.shutdown(wait=finished, cancel_futures=True)
 
 
-def _start(audit: "Audit") -> None:
+def _start(audit: "Audit", make: "Make") -> None:
     """In a worker: Ctrl-C reaches every process of a terminal, but the first one decides; none outlives that."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    _here["measuring"] = Measuring(audit)
+    _here["measuring"] = make(audit)
 
 
 def _end_with_parent() -> None:

@@ -1,17 +1,22 @@
 """What the demo shows: a pin board from two places (see examples/draw_demo_views.py), and attacks on its release."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from featveil.attacks import ATTACKS, Knowledge
+from featveil.attacks import ATTACKS, Guess, Knowledge
 from featveil.core import Features, MissingExtraError, PrivateFeatures
 from featveil.databases import builtin
-from featveil.metrics import Leakage, align
-from featveil.tasks.leakage import score_attack
+from featveil.metrics import align
+from featveil.metrics.reconstruction import Reconstruction, compare
+from featveil.tasks.attacker_view import Image, picture_size, raw_painter, resized, view
+from featveil.tasks.leakage import Outcome, score_attack
 
 SHOWN = ("chance", "mean", "database", "vertex", "lattice")
 
+_SLOW = ("vertex",)
 _DATA = Path(__file__).parent / "data"
 _SAMPLE = 100
 
@@ -21,20 +26,46 @@ def views() -> tuple[Path, Path]:
     return _DATA / "board-1.jpg", _DATA / "board-2.jpg"
 
 
-def attack_release(private: PrivateFeatures, raw: Features) -> dict[str, Leakage]:
+def attack_release(private: PrivateFeatures, raw: Features) -> dict[str, Outcome]:
     """What the attacks of SHOWN get out of a release, for someone who has the built-in database, which is public.
 
-    Those that miss an extra are left out. Attacks that treat each feature by itself see a sample of them.
+    Those that miss an extra are left out. The slow one sees a sample of the features.
     """
     known = Knowledge(database=builtin(private.kind), lifting_database=builtin(private.kind))
     truth, rng = align(private, raw), np.random.default_rng(0)
-    found: dict[str, Leakage] = {}
+    found: dict[str, Outcome] = {}
     sample = np.sort(rng.permutation(len(private))[:_SAMPLE])
     for name in SHOWN:
-        method = ATTACKS[name]()
-        rows = sample if method.alone else np.arange(len(private))
+        rows = sample if name in _SLOW else np.arange(len(private))
         try:
-            found[name] = score_attack(private.take(rows), truth.take(rows), method, known, rng).leakage
+            found[name] = score_attack(private.take(rows), truth.take(rows), ATTACKS[name](), known, rng)
         except MissingExtraError:
             continue
     return found
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """What an inverter paints from what an attack takes for the features, and how near that comes.
+
+    "read" is no attack: it has the raw features. "photograph" is that itself, without a score.
+    """
+
+    attack: str
+    picture: Image
+    score: Reconstruction | None
+
+
+def attacker_views(private: PrivateFeatures, raw: Features, image: Image, found: Mapping[str, Outcome]) -> list[View]:
+    """The photograph, and what is painted from raw features and by attacks that guessed all of them, the best first.
+
+    The last one is chance: what positions alone show. Raises InputError for an image that is too narrow to compare.
+    """
+    size, painter = picture_size(raw), raw_painter(raw.kind)
+    photograph = resized(image, size)
+    guesses = {"read": Guess.all_of(align(private, raw).points.values)}
+    guesses |= {name: one.guess for name, one in found.items() if len(one.guess) == len(private)}
+    pictures = {name: view(private, guess, painter, size) for name, guess in guesses.items()}
+    views = [View(name, picture, compare(picture, photograph)) for name, picture in pictures.items()]
+    places = ["read", *reversed(SHOWN)]
+    return [View("photograph", photograph, None), *sorted(views, key=lambda one: places.index(one.attack))]

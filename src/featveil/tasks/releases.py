@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -42,13 +43,15 @@ _DIGESTS = ("network", "database", "codebook")
 class Victim:
     """Raw features of a photograph, and of a second view of what it shows.
 
-    `homography` (3, 3) takes keypoints of the photograph to the second view, where it is known.
+    `homography` (3, 3) takes keypoints of the photograph to the second view, where it is known. `photograph` is its
+    file, where there is one.
     """
 
     name: str
     features: Features
     second_view: Features
     homography: Float64 | None = None
+    photograph: Path | None = None
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,86 @@
+"""What someone sees who takes the guesses of an attack for raw features and has an inverter: a picture for a page."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from featveil.attacks import Guess
+from featveil.core import Features, InputError, Keypoints, Points, PrivateFeatures
+from featveil.tasks.inverting import Painter, load_painter, paint, recovered
+
+Image = NDArray[np.uint8]
+
+Size = tuple[int, int]
+
+# Inverters are trained on small pieces of photographs, with all their features. A photograph whose strongest features
+# lie further apart is painted smaller, so that there are about as many of them as the inverter is used to.
+_PIXELS = 300  # for each feature
+_SHORTEST, _LONGEST = 256, 800  # of the long side
+
+
+def raw_painter(kind: str, path: Path | None = None) -> Painter:
+    """The inverter of raw descriptors of `kind` in a file, or the built-in one; that of SIFT serves RootSIFT too.
+
+    Raises InputError when there is none, or the file has one of something else.
+    """
+    painter = load_painter(path, "sift" if path is None and kind == "rootsift" else kind)
+    encoding = painter.inverter.encoding
+    if encoding.representation != "points" or encoding.kind not in (kind, _read_as(kind)):
+        raise InputError(
+            f"{painter.name} inverts {encoding.kind} {encoding.representation}, not raw {kind} descriptors: train one,"
+            f" 'featveil train inverter --images DIR --extractor {kind} --out FILE'"
+        )
+    return painter
+
+
+def picture_size(raw: Features | PrivateFeatures) -> Size:
+    """(width, height) of the pictures of what is released of `raw`, none larger than the image.
+
+    Raises InputError where the size of the image is not known.
+    """
+    if raw.image_size is None:
+        raise InputError("the size of the image is not known")
+    width, height = raw.image_size
+    longest = math.sqrt(_PIXELS * len(raw) / (width * height)) * max(width, height)
+    factor = min(1.0, min(max(longest, _SHORTEST), _LONGEST) / max(width, height))
+    return max(1, round(width * factor)), max(1, round(height * factor))
+
+
+def view(seen: PrivateFeatures, guess: Guess, painter: Painter, size: Size) -> Image:
+    """The picture (h, w, 3) of `size` that `painter` makes of guesses at all features.
+
+    Raises InputError as `paint` does.
+    """
+    return paint(_resized(_for(recovered(seen, guess), painter), size), painter)
+
+
+def resized(image: Image, size: Size) -> Image:
+    """The image itself at that size, to compare with."""
+    return np.asarray(cv2.resize(image, size, interpolation=cv2.INTER_AREA), np.uint8)
+
+
+def _resized(features: Features, size: Size) -> Features:
+    """The same features as those of the image at another size."""
+    if features.image_size is None or features.keypoints is None:
+        return features  # the inverter says what is missing
+    keypoints, factors = features.keypoints, np.divide(size, features.image_size)
+    scale = None if keypoints.scale is None else (keypoints.scale * factors.mean()).astype(np.float32)
+    xy = (keypoints.xy * factors).astype(np.float32)
+    moved = Keypoints(xy, scale, keypoints.orientation, keypoints.response)
+    return replace(features, keypoints=moved, image_size=size)
+
+
+def _read_as(kind: str) -> str:
+    """The kind of inverter that serves `kind` too."""
+    return "sift" if kind == "rootsift" else kind
+
+
+def _for(features: Features, painter: Painter) -> Features:
+    """RootSIFT squared is SIFT but for its norm, which no inverter reads."""
+    if features.kind != "rootsift" or painter.inverter.encoding.kind == "rootsift":
+        return features
+    return replace(features, kind="sift", descriptors=Points(features.descriptors.values**2))
