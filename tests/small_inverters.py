@@ -1,4 +1,4 @@
-"""Inversion networks and samples so small that training a few steps takes a moment. For tests that have torch."""
+"""Inversion networks and samples so small that training a few steps takes a moment, for tests with torch and onnx."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -9,6 +9,7 @@ import torch
 
 from featveil.core import Features, Keypoints, Points
 from featveil.learning.encodings import Encoding, cells
+from featveil.learning.exporting import export_inverter
 from featveil.learning.inversion import WIDTHS, Inverter, make_inverter
 from featveil.learning.training import Sample
 
@@ -65,8 +66,6 @@ class SomeSamples:
 
 def export_tiny(path: Path, encoding: Encoding = ENCODING, architecture: str = "unet", seed: int = 0) -> Inverter:
     """Write a tiny untrained inverter, and return the network that it is of."""
-    from featveil.learning.exporting import export_inverter
-
     network = tiny_inverter(encoding.columns, architecture, seed)
     export_inverter(path, network, encoding, {"note": "untrained"})
     return network

@@ -19,7 +19,7 @@ Architecture = Literal["unet", "uresnet"]
 
 WIDTHS = {"small": (24, 48, 96, 160, 224), "paper": (64, 128, 256, 512, 512)}
 _HIDDEN = 256
-_SLOPE = 0.1
+SLOPE = 0.1
 
 
 class Inverter(nn.Module):
@@ -90,7 +90,7 @@ class Plain(nn.Module):
 
     def forward(self, grid: Tensor) -> Tensor:
         """Of the same shape."""
-        inner = functional.leaky_relu(self.first(functional.leaky_relu(grid, _SLOPE)), _SLOPE)
+        inner = functional.leaky_relu(self.first(functional.leaky_relu(grid, SLOPE)), SLOPE)
         made: Tensor = self.second(inner)
         return grid + made
 
@@ -110,8 +110,8 @@ class Residual(nn.Module):
     def forward(self, grid: Tensor) -> Tensor:
         """Of the same shape."""
         for narrow, middle, wide in zip(self.narrow, self.middle, self.wide, strict=True):
-            inner = functional.leaky_relu(narrow(functional.leaky_relu(grid, _SLOPE)), _SLOPE)
-            grid = grid + wide(functional.leaky_relu(middle(inner), _SLOPE))
+            inner = functional.leaky_relu(narrow(functional.leaky_relu(grid, SLOPE)), SLOPE)
+            grid = grid + wide(functional.leaky_relu(middle(inner), SLOPE))
         return grid
 
 
