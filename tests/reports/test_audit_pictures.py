@@ -98,7 +98,7 @@ def test_the_sentence_compares_with_both_ends(records: list[Record]) -> None:
     assert "What lattice guesses is painted as well as raw descriptors, or almost" in told(0.59)
     assert "50% of the way between" in told(0.5)
     assert "hardly better than random descriptors" in told(0.42) and "hardly better" in told(0.3)
-    assert "the pictures tell nothing" in told(0.5, raw=0.41)
+    assert "the pictures do not tell how well" in told(0.5, raw=0.41)
     assert describe_view(row, None, Reconstruction(0, 1, 9), None) == "How near the pictures come is not known."
     assert describe_view(replace(row, best=None), None, None, None) == "No attack on it was run."
 
