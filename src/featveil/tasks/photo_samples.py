@@ -7,10 +7,13 @@ study, whatever else the folder holds. Training takes several pieces of a photog
 import hashlib
 import json
 import logging
+import os
 import shutil
 import tempfile
-from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -20,15 +23,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from featveil.core import Features, InputError, Keypoints, Points
-from featveil.core.files import locked, make_folder
-from featveil.extractors import extract, image_files, read_image
+from featveil.core.files import locked, make_folder, replacing
+from featveil.extractors import extract, image_files, make_extractor, read_image
 from featveil.extractors.images import Image
-from featveil.tasks.generators import generator
+from featveil.tasks.generators import check_seed, generator
 from featveil.tasks.resuming import Report
 
 Part = Literal["training", "validation", "test"]
 
 SIDE = 256
+_RECIPE = "recipe.json"
 _SHARD = 48  # photographs
 _SMALLEST = 64  # pixels of the short side
 _FEWEST = 8  # features that a piece must have
@@ -39,7 +43,10 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Recipe:
-    """How pieces are cut: `crops` of each training photograph, at most `max_features` of `kind` each."""
+    """How pieces are cut: `crops` of each training photograph, at most `max_features` of `kind` each.
+
+    Raises InputError for numbers that leave nothing to train on.
+    """
 
     kind: str = "sift"
     crops: int = 6
@@ -47,8 +54,11 @@ class Recipe:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.crops < 1 or self.max_features < 1:
-            raise InputError("crops and max_features must be at least 1")
+        for name, least in (("crops", 1), ("max_features", _FEWEST)):
+            value = getattr(self, name)
+            if type(value) is not int or value < least:
+                raise InputError(f"{name} must be a whole number of at least {least}, got {value!r:.40}")
+        check_seed(self.seed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +70,7 @@ class Piece:
 
 
 class Pieces:
-    """All pieces of one part, read when asked for."""
+    """All pieces of one part, read when asked for. Raises InputError for a folder that is damaged."""
 
     def __init__(self, folder: Path, kind: str, part: Part) -> None:
         self.kind = kind
@@ -86,27 +96,49 @@ class Pieces:
 
 
 def make_pieces(images: Path, cache: Path, recipe: Recipe, report: Report = lambda done, total: None) -> None:
-    """Extract what `cache` lacks of the photographs under `images`; two processes must not do so at once.
+    """Extract what `cache` lacks of the photographs under `images`; a call that was stopped goes on when repeated.
 
-    Raises InputError when the cache is of another recipe or other photographs, or too few pieces have features.
+    Photographs that cannot be used are left out, and logged. Raises InputError for a kind that is not known, when the
+    cache is of another recipe or of photographs of other names, and while another process fills it.
     """
+    make_extractor(recipe.kind, recipe.max_features)
     files = image_files(images)
+    shards = [files[start : start + _SHARD] for start in range(0, len(files), _SHARD)]
+    if _made_before(cache, recipe, images, files) and not _missing(cache, shards):
+        report(len(shards), len(shards))
+        return
     make_folder(cache)
     with locked(cache / "lock"):
-        _check_same(cache, recipe, images, files)
-        shards = [files[start : start + _SHARD] for start in range(0, len(files), _SHARD)]
-        missing = [number for number in range(len(shards)) if not _shard(cache, number).is_dir()]
-        report(len(shards) - len(missing), len(shards))
-        with ProcessPoolExecutor() as pool:
-            jobs = [pool.submit(_make_shard, cache, number, shards[number], images, recipe) for number in missing]
-            try:
-                for done, job in enumerate(jobs, len(shards) - len(missing) + 1):
-                    for note in job.result():
-                        _log.warning(note)
-                    report(done, len(shards))
-            except BaseException:
-                pool.shutdown(cancel_futures=True)
-                raise
+        if not _made_before(cache, recipe, images, files):
+            with replacing(cache / _RECIPE) as temporary:
+                temporary.write_text(json.dumps(_told(recipe, images, files)), encoding="utf-8")
+        for leftover in cache.glob(".shard-*"):  # of a process that was killed
+            shutil.rmtree(leftover, ignore_errors=True)
+        missing = _missing(cache, shards)
+        done = len(shards) - len(missing)
+        report(done, len(shards))
+        with _pool() as (pool, stop):
+            jobs = [pool.submit(_make_shard, cache, number, shards[number], images, recipe, stop) for number in missing]
+            for finished, job in enumerate(jobs, done + 1):
+                for note in job.result():
+                    _log.warning(note)
+                report(finished, len(shards))
+
+
+@contextmanager
+def _pool() -> Iterator[tuple[ThreadPoolExecutor, threading.Event]]:
+    """A thread for each processor, and what makes them stop soon, which the end of the block does.
+
+    Threads rather than processes: OpenCV leaves them to run side by side, and Ctrl-C reaches the main one alone.
+    """
+    pool, stop, before = ThreadPoolExecutor(os.cpu_count()), threading.Event(), cv2.getNumThreads()
+    cv2.setNumThreads(1)
+    try:
+        yield pool, stop
+    finally:
+        stop.set()
+        pool.shutdown(cancel_futures=True)
+        cv2.setNumThreads(before)
 
 
 def part_of(content: bytes) -> Part:
@@ -143,38 +175,49 @@ def _cut_all(image: Image, count: int, rng: np.random.Generator) -> list[Image]:
 
 class _Shard:
     def __init__(self, folder: Path) -> None:
-        arrays = {
-            name: np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False)
-            for name in ("images", "starts", "keypoints", "descriptors")
-        }
-        self.images, self.starts = arrays["images"], np.array(arrays["starts"])
-        self.keypoints, self.descriptors = arrays["keypoints"], arrays["descriptors"]
-        told = json.loads((folder / "pieces.json").read_text(encoding="utf-8"))
-        self.parts, self.names = told["parts"], told["names"]
+        names = ("images", "starts", "keypoints", "descriptors")
+        try:
+            arrays = [np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False) for name in names]
+            told = json.loads((folder / "pieces.json").read_text(encoding="utf-8"))
+            self.parts, self.names = list(told["parts"]), list(told["names"])
+        except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
+            raise InputError(f"{folder} is damaged: delete it, and it is made again") from error
+        self.images, self.starts, self.keypoints, self.descriptors = arrays
+        ends = int(self.starts[-1]) if self.starts.size else -1
+        lengths = {len(self.images), len(self.starts) - 1, len(self.parts), len(self.names)}
+        if len(lengths) != 1 or {len(self.keypoints), len(self.descriptors)} != {ends}:
+            raise InputError(f"{folder} is damaged: delete it, and it is made again")
+
+
+def _missing(cache: Path, shards: Sequence[Sequence[Path]]) -> list[int]:
+    return [number for number in range(len(shards)) if not _shard(cache, number).is_dir()]
 
 
 def _shard(cache: Path, number: int) -> Path:
     return cache / f"shard-{number:05d}"
 
 
-def _make_shard(cache: Path, number: int, files: Sequence[Path], root: Path, recipe: Recipe) -> list[str]:
-    """Write one shard; returns what a user should know."""
-    cv2.setNumThreads(1)
+def _make_shard(
+    cache: Path, number: int, files: Sequence[Path], root: Path, recipe: Recipe, stop: threading.Event
+) -> list[str]:
+    """Write one shard, unless told to `stop` before that; returns what a user should know."""
     pieces: list[Piece] = []
     parts, names, notes = [], [], []
     for path in files:
+        if stop.is_set():
+            return []
         name = path.relative_to(root).as_posix()
         try:
             part = part_of(path.read_bytes())
             rng = generator(recipe.seed, name, "crops")
             squares = _cut_all(read_image(path), recipe.crops if part == "training" else 1, rng)
         except (InputError, OSError) as error:
-            notes.append(f"left out: {error}")
+            notes.append(f"left out: {name}: {error}")
             continue
         made = [Piece(square, extract(square, recipe.kind, recipe.max_features)) for square in squares]
         kept = [piece for piece in made if len(piece.features) >= _FEWEST]
         if not kept:
-            notes.append(f"left out: {name} has fewer than {_FEWEST} features")
+            notes.append(f"left out: {name}: it has fewer than {_FEWEST} features")
         pieces += kept
         parts += [part] * len(kept)
         names += [name] * len(kept)
@@ -212,17 +255,23 @@ def _table(features: Features) -> NDArray[np.float32]:
     return np.column_stack([keypoints.xy, keypoints.scale, keypoints.orientation, keypoints.response])
 
 
-def _check_same(cache: Path, recipe: Recipe, images: Path, files: Sequence[Path]) -> None:
+def _told(recipe: Recipe, images: Path, files: Sequence[Path]) -> dict[str, Any]:
     names = "\n".join(path.relative_to(images).as_posix() for path in files)
-    now = {**asdict(recipe), "photographs": hashlib.sha256(names.encode()).hexdigest()[:16]}
-    told = cache / "recipe.json"
-    if not told.exists():
-        told.write_text(json.dumps(now), encoding="utf-8")
-        return
+    return {**asdict(recipe), "photographs": hashlib.sha256(names.encode()).hexdigest()[:16]}
+
+
+def _made_before(cache: Path, recipe: Recipe, images: Path, files: Sequence[Path]) -> bool:
+    """Whether there is a cache, of this recipe and these photographs; raises InputError when it is of others."""
+    if not (cache / _RECIPE).exists():
+        return False
     try:
-        stored = json.loads(told.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise InputError(f"{told} is damaged: delete the folder {cache}") from error
-    for name, value in now.items():
-        if stored.get(name) != value:
-            raise InputError(f"{cache} was made with {name} {stored.get(name)}, not {value}: name another --cache")
+        stored = dict(json.loads((cache / _RECIPE).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        raise InputError(f"{cache / _RECIPE} is damaged: delete the folder {cache}") from error
+    for name, value in _told(recipe, images, files).items():
+        if stored.get(name) == value:
+            continue
+        if name == "photographs":
+            raise InputError(f"{cache} was made of other photographs than {images} holds: name another --cache")
+        raise InputError(f"{cache} was made with {name} {stored.get(name)}, not {value}: name another --cache")
+    return True
