@@ -12,6 +12,7 @@ from featveil.core import ConcealingNetwork, InputError, Points, PrivateFeatures
 from featveil.core.arrays import Float64
 from featveil.databases import Database, builtin, conceal_database
 from featveil.defenses import Concealer, Lifting, Subset, privatize
+from featveil.distances import matrix
 from featveil.metrics import align, guess_distances, ranks
 from networks import identity_network, random_network
 from victims import lifted, own_database, picture
@@ -51,7 +52,7 @@ def test_a_wide_network_is_undone_exactly() -> None:
 def test_a_narrow_network_is_undone_as_far_as_it_keeps_anything() -> None:
     rng = np.random.default_rng(0)
     found = []
-    for rank in (64, 16, 0):
+    for rank in (64, 16):
         network = random_network(256, rank=rank)
         private = concealed(network)
         guess = attack(private, QUICK, known(network))
@@ -60,7 +61,7 @@ def test_a_narrow_network_is_undone_as_far_as_it_keeps_anything() -> None:
         truth = align(private, picture(count=COUNT), network).points
         found.append((away.mean(), np.median(ranks(guess.values, truth)), (away < 0.5).mean(), (blind < 0.5).mean()))
     assert found[0][0] < 0.4 and found[0][1] == 1 and found[0][2] > 0.9
-    assert found[0][0] < found[1][0] < found[2][0]
+    assert found[0][0] < found[1][0]
     assert found[1][1] <= 3
 
 
@@ -128,6 +129,29 @@ def test_what_matched_is_looked_up_in_a_raw_reference() -> None:
     assert guess.answered.sum() >= 5
     nearest = np.linalg.norm(guess.values[guess.answered][:, None] - reference[None], axis=2).min(axis=1)
     assert nearest.max() < 1e-5
+
+
+def test_subspaces_are_searched_through_the_network() -> None:
+    network, some = random_network(512), np.arange(12)
+    private = concealed(network, Lifting("sub-hybrid", 2))
+    truth = align(private, picture(count=COUNT), network).points.take(some)
+    known_better = known(network, lifting_database=conceal_database(builtin(), network))
+    found = []
+    for knowledge in (known(network), known_better):
+        guess = attack(private.take(some), Unconceal(3000, 256, 40, 4), knowledge, np.random.default_rng(0))
+        found.append(guess_distances(guess.values, truth))
+        assert guess.released is not None
+        assert matrix(Points(guess.released), private.take(some).descriptors).diagonal().max() < 1e-3
+    assert (found[0] < 0.3).mean() > 0.6
+    assert (found[1] < 0.3).mean() >= (found[0] < 0.3).mean()
+
+
+def test_subspaces_of_a_network_that_keeps_nothing_tell_nothing() -> None:
+    network = random_network(256, rank=0)
+    private = privatize(picture(count=COUNT), Concealer(network, Lifting("random", 2)), rng=np.random.default_rng(0))
+    some, guesser = np.arange(20), Unconceal(1000, 64, 10, 2)
+    guess = attack(private.take(some), guesser, known(network), np.random.default_rng(0))
+    assert (guess_distances(guess.values, picture(count=COUNT).descriptors.take(some)) < 0.5).mean() <= 0.05
 
 
 @pytest.mark.parametrize("name", ["nearest", "database", "clustering", "mean", "oracle", "discriminator"])

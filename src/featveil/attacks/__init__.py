@@ -106,6 +106,7 @@ def known_to(private: PrivateFeatures, method: Attack, knowledge: Knowledge) -> 
     """What `method` declares of `knowledge`, in the space that it works in; raises InputError for another kind."""
     known = knowledge.only((*method.needs, *method.uses))
     if not in_two_steps(private, method):
+        known = known.unconcealed()
         known.check_kind(base_kind(private.kind))
         return known
     known = known.concealed(network_of(private, knowledge))

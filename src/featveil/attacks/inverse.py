@@ -13,7 +13,7 @@ from typing import Self
 import numpy as np
 
 from featveil.attacks.candidates import precision_of
-from featveil.attacks.refining import refine
+from featveil.attacks.refining import Expected, refine
 from featveil.core import ConcealingNetwork, Points
 from featveil.core.arrays import Float32, Float64, Floats
 from featveil.databases import Database
@@ -29,16 +29,21 @@ _SPREAD, _SHIFT = 1.5, 0.3  # of the random features of unit vectors
 # Measured with random networks: up to here the search is nearer to the truth than its start, from there on it is not.
 _BELIEVED = 0.02
 _ROWS = 4096
+_NOTHING = 1e-6
 
 Way = Callable[[Float32], Float32]
 
 
 @dataclass(frozen=True, eq=False)
 class Inverse:
-    """Concealed descriptors (n, d) -> estimates of the raw ones; `told` says which way, and how well it did."""
+    """Concealed descriptors (n, d) -> estimates of the raw ones; `told` says which way, and how well it did.
+
+    `quick` is the best way that does not search.
+    """
 
     way: Way
     told: str
+    quick: Way
 
     def __call__(self, concealed: Float32) -> Float32:
         """Estimates (n, d) of norm 1."""
@@ -62,7 +67,8 @@ class Inverse:
         errors = {name: _error(way, network, asked[:_REFINED]) for name, way in ways.items()} if held else {}
         best = min(errors, key=lambda name: errors[name]) if errors else "nearest"
         listed = ", ".join(f"{name} {error:.2f}" for name, error in errors.items())
-        return cls(ways[best], f"by {best}" + (f" (mean error on its own descriptors: {listed})" if listed else ""))
+        told = f"by {best}" + (f" (mean error on its own descriptors: {listed})" if listed else "")
+        return cls(ways[best], told, ways.get("regression", ways["nearest"]))
 
 
 @lru_cache(maxsize=4)  # learning takes longer than most attacks
@@ -144,17 +150,18 @@ class _Search:
         if len(first) == 0:
             return first
         start = first.astype(np.float64)
-        ends = refine(self.network, concealed, start, self.precision, self.steps, self.signed)
-        found = plausible(ends, self.signed)
+        expected = Expected(start, self.precision, self.signed)
+        found = plausible(refine(self.network, Points(concealed), start, expected, self.steps), self.signed)
         misfit = np.linalg.norm(self.network.apply(found) - concealed, axis=1)
         return np.where((misfit < _BELIEVED)[:, None], found, first)
 
 
 def plausible(values: Floats, signed: bool) -> Float32:
-    """`values` (n, d) at norm 1, without what is negative unless descriptors are `signed`."""
+    """`values` (n, d) at norm 1, without what is negative unless descriptors are `signed`; if nothing is left, even."""
     cut = values if signed else np.maximum(values, 0)
     norms = np.linalg.norm(cut, axis=1, keepdims=True)
-    return np.asarray(np.divide(cut, norms, out=np.zeros_like(cut), where=norms > 0), np.float32)
+    even = np.full_like(cut, 1 / np.sqrt(cut.shape[1]))
+    return np.asarray(np.divide(cut, norms, out=even, where=norms > _NOTHING), np.float32)
 
 
 def _error(way: Way, network: ConcealingNetwork, raw: Float32) -> float:

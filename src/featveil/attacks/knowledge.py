@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from featveil.core import ConcealingNetwork, Features, InputError, Points, PrivateFeatures, Subspaces, WordSets
 from featveil.core.arrays import Float32, Integers, floats, integers
-from featveil.databases import Database, conceal_database
+from featveil.databases import ConcealedDatabase, Database, conceal_database
 
 MEANINGS = {
     "database": "real descriptors of its own, from photographs that have nothing to do with the victim's",
@@ -69,6 +69,14 @@ class Knowledge:
             made["reference"] = network.conceal(self.reference)
         if self.truth is not None:
             made["truth"] = Points(network.apply(self.truth.values))
+        return replace(self, **made)
+
+    def unconcealed(self) -> Self:
+        """The same with the raw databases that concealed ones were made of."""
+        made: dict[str, Any] = {}
+        for name in ("database", "lifting_database", "codebook"):
+            found = getattr(self, name)
+            made[name] = found.source if isinstance(found, ConcealedDatabase) else found
         return replace(self, **made)
 
     def check_kind(self, kind: str) -> None:

@@ -1,10 +1,12 @@
 """Unconceal (ours): the network that conceals descriptors is public, so the way back through it can be learned.
 
-Knows:      the network, which is in every client, and descriptors of its own, which it conceals itself.
+Knows:      the network, which is in every client, and descriptors of its own, which it conceals itself; better, the
+            lifting database too.
 Breaks:     concealers (Ng et al. 2022, NinjaDesc): whatever the network keeps of a descriptor comes back, all of it
-            where the network has no bottleneck. As a second step (`undo`) what other attacks find behind a concealer.
-Fails:      on what the network has lost: there it answers with what descriptors usually look like. As a second step,
-            where the first one is wrong.
+            where the network has no bottleneck. Lifting after a concealer, where raw descriptors have zeros: they are
+            sought through subspace and network at once. As a second step (`undo`) what other attacks find.
+Fails:      on what the network has lost: there it answers with what descriptors usually look like. In subspaces of
+            large dimension. As a second step, where the first one is wrong.
 """
 
 from dataclasses import dataclass, replace
@@ -14,7 +16,9 @@ import numpy as np
 
 from featveil.attacks.inverse import Inverse, learned_inverse
 from featveil.attacks.knowledge import Attack, Guess, Knowledge, check_count
-from featveil.core import ConcealingNetwork, Features, InputError, Points, PrivateFeatures, is_concealed
+from featveil.attacks.subspaces import database_of, project
+from featveil.attacks.through import seek
+from featveil.core import ConcealingNetwork, Features, InputError, Points, PrivateFeatures, Subspaces, is_concealed
 from featveil.core.arrays import Float32
 from featveil.databases import ConcealedDatabase, conceal_database
 from featveil.distances import nearest
@@ -28,30 +32,52 @@ _SAME = 1e-3  # a guess that near to a concealed descriptor whose raw one is kno
 class Unconceal:
     """Learn the way back from `examples` descriptors at most, and search for the descriptor through the network.
 
-    `features` are the random ones of the regression that the search of `steps` starts from.
+    `features` are the random ones of the regression that the search of `steps` starts from, in subspaces at `starts`
+    places.
     """
 
     examples: int = 16_384
     features: int = 1024
     steps: int = 40
+    starts: int = 8
 
     name: ClassVar[str] = "unconceal"
-    summary: ClassVar[str] = "the way back through the concealing network, learned on its own database"
-    breaks: ClassVar[tuple[type, ...]] = (Points,)
+    summary: ClassVar[str] = "the way back through the concealing network, learned on its own database and searched"
+    breaks: ClassVar[tuple[type, ...]] = (Points, Subspaces)
     needs: ClassVar[tuple[str, ...]] = ("database", "network")
-    uses: ClassVar[tuple[str, ...]] = ()
+    uses: ClassVar[tuple[str, ...]] = ("lifting_database",)
     alone: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        for name in ("examples", "features", "steps"):
+        for name in ("examples", "features", "steps", "starts"):
             check_count(name, getattr(self, name))
 
     def run(self, seen: PrivateFeatures, knowledge: Knowledge, rng: np.random.Generator) -> Guess:
         """An estimate of each raw descriptor."""
-        if not is_concealed(seen.kind) or not isinstance(seen.descriptors, Points):
-            raise InputError("attack unconceal is on what a concealer sends; these were not concealed: attack read is")
-        inverse, sent = self._learned(seen, knowledge), seen.descriptors.values
-        return replace(Guess.all_of(inverse(sent), note=inverse.told), released=sent)
+        if not is_concealed(seen.kind):
+            raise InputError("attack unconceal is on what a concealer sends; these were not concealed: others are")
+        inverse = self._learned(seen, knowledge)
+        match seen.descriptors:
+            case Points(sent):
+                return replace(Guess.all_of(inverse(sent), note=inverse.told), released=sent)
+            case Subspaces() as subspaces:
+                return self._in_subspaces(subspaces, network_of(seen, knowledge), inverse, knowledge, rng)
+        raise InputError("attack unconceal is on points and subspaces: word sets are guessed by others first")
+
+    def _in_subspaces(
+        self,
+        subspaces: Subspaces,
+        network: ConcealingNetwork,
+        inverse: Inverse,
+        knowledge: Knowledge,
+        rng: np.random.Generator,
+    ) -> Guess:
+        source = knowledge.lifting_database
+        known = None if source is None else conceal_database(source, network)
+        confounders = known if isinstance(known, ConcealedDatabase) else None
+        raw, search = database_of(knowledge).as_points.values, (self.starts, self.steps, rng)
+        values = seek(subspaces, network, inverse.quick, raw, confounders, search)
+        return replace(Guess.all_of(values), released=project(network.apply(values), subspaces).astype(np.float32))
 
     def undo(self, guess: Guess, seen: PrivateFeatures, knowledge: Knowledge) -> Guess:
         """A guess of concealed descriptors -> one of raw ones, which are looked up where they are known."""

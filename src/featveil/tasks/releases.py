@@ -103,7 +103,7 @@ class Scheme:
             return "the pool that confounders are drawn from is private to the device: no adversary has it"
         if isinstance(mechanism, Lifting) and mechanism.adversarial_directions == 0:
             return "this lifting draws from no database that could be known"
-        return None
+        return "nothing is drawn from a database here" if concealed and not isinstance(mechanism, Lifting) else None
 
     def parameters(self) -> dict[str, Parameter]:
         """What a record states of the defense."""
