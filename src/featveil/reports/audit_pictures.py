@@ -92,8 +92,8 @@ def describe_view(
         return "How near the pictures come is not known."
     if raw.ssim - floor.ssim < _TELLING:
         return (
-            "At these keypoints raw descriptors are painted hardly better than random ones: the pictures do not tell how"
-            " well the scheme hides them."
+            "At these keypoints raw descriptors are painted hardly better than random ones: the pictures do not tell"
+            " how well the scheme hides them."
         )
     share = (best.ssim - floor.ssim) / (raw.ssim - floor.ssim)
     start = f"What {row.best.attack} guesses is painted "
