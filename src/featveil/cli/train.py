@@ -10,6 +10,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from featveil.cli.console import Json, progress, show, stderr
 from featveil.cli.methods import (
+    ConcealerFile,
     Confounders,
     DatabaseDigest,
     DatabaseFile,
@@ -18,6 +19,7 @@ from featveil.cli.methods import (
     PoolFile,
     Strategy,
     SubsetSize,
+    Then,
     make_defense,
 )
 from featveil.core.errors import InputError
@@ -70,6 +72,8 @@ def inverter(
     subset_size: SubsetSize = None,
     database: DatabaseFile = None,
     database_digest: DatabaseDigest = None,
+    concealer: ConcealerFile = None,
+    then: Then = None,
     crops: Annotated[int, typer.Option(help="Pieces of each training photograph.")] = 6,
     max_features: Annotated[int, typer.Option(help="Strongest features of a piece.")] = 1000,
     cache: Cache = None,
@@ -100,7 +104,7 @@ def inverter(
     if out.suffix != ".onnx":
         raise InputError(f"an inverter is an .onnx file, not {out.name}")
     options: dict[str, Any] = {"strategy": strategy, "dimension": dimension, "confounders": confounders, "pool": pool}
-    options |= {"epsilon": epsilon, "subset_size": subset_size}
+    options |= {"epsilon": epsilon, "subset_size": subset_size, "network": concealer, "then": then}
     request = Request(
         images,
         attacked_defense(defense, extractor, options, database, database_digest),
@@ -128,8 +132,7 @@ def attacked_defense(
     if name == "identity":
         from featveil.defenses import Identity
 
-        given = [option for option, value in options.items() if value is not None]
-        if given or database is not None:
+        if any(value is not None for value in (*options.values(), database, digest)):
             raise InputError("raw descriptors take no option of a defense")
         return Identity()
     return make_defense(name, options, database, digest).for_kind(kind)

@@ -57,7 +57,10 @@ class ReleasedSamples:
 
     def __init__(self, training: Pieces, validation: Pieces, release: Release, seed: int = 0) -> None:
         if not len(training) or not len(validation):
-            raise InputError("too few photographs: some are needed for training and others for validation")
+            raise InputError(
+                f"too few photographs: {len(training.names())} that can be used are for training and"
+                f" {len(validation.names())} for validation, which about one in 33 is for: give more"
+            )
         self._pieces, self._release, self._seed = training, release, seed
         self.encoding = release.encoding(training[0])
         self.validation: Sequence[Sample] = [

@@ -4,27 +4,34 @@ Papers: affine-subspace-embeddings.txt 4.2 (direct inversion), ldp-feat.txt 6.3,
 photographs of his own, the defense and all that is public of it, and makes as many releases as he likes.
 """
 
+import hashlib
+import logging
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
 import featveil
 from featveil.core import Defense, InputError, PrivateFeatures
 from featveil.core.files import check_folder
+from featveil.extractors.images import Image
+from featveil.inverters import Inverter, load_inverter
+from featveil.learning import require_torch
 from featveil.learning.encodings import Geometry
 from featveil.metrics.reconstruction import Reconstruction, compare
 from featveil.tasks.generators import generator
-from featveil.tasks.photo_samples import Piece, Pieces, Recipe, make_pieces
+from featveil.tasks.photo_samples import Part, Piece, Pieces, Recipe, make_pieces
 from featveil.tasks.resuming import Report
 
 if TYPE_CHECKING:
-    from featveil.inverters import Inverter
-    from featveil.learning.training import Progress, Settings
+    from featveil.learning.training import Progress, Settings, Trainer
+    from featveil.tasks.inverter_samples import Release
 
 _MOST_TESTED = 32
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -69,49 +76,57 @@ def train_inverter(
 ) -> dict[str, Any]:
     """Train, write the inverter to `out` and return its card; the same call goes on where a stopped one was.
 
-    Raises MissingExtraError without torch, InputError for photographs or settings that cannot be used.
+    Raises MissingExtraError without torch or onnx, InputError for photographs or settings that cannot be used and for a
+    checkpoint of another training, FormatError for damaged files, FeatveilError when the loss is no number.
     """
-    from featveil.learning.exporting import check_exportable, export_inverter
+    require_torch()
+    from featveil.learning.exporting import export_inverter
     from featveil.learning.inversion import make_inverter
     from featveil.learning.losses import make_loss
     from featveil.learning.training import Trainer, start_from
     from featveil.tasks.inverter_samples import Release, ReleasedSamples
 
-    check_exportable()
-    check_folder(out.parent)
+    check_request(request, out, settings)
     loss = make_loss(request.loss, request.loss_weights)
     make_pieces(request.images, cache, request.recipe, extracting)
-    parts = {part: Pieces(cache, request.kind, part) for part in ("training", "validation", "test")}
+    parts = {part: Pieces(cache, request.kind, part) for part in get_args(Part)}
     release = Release(request.defense, request.kind, request.geometry)
     samples = ReleasedSamples(parts["training"], parts["validation"], release, settings.seed)
     network = make_inverter(samples.encoding.columns, request.architecture, request.size, settings.seed)
-    if request.start is not None:
+    if request.start is not None and not checkpoint_of(out).exists():
         start_from(network, request.start)
-    stated = _stated(request, samples.encoding.to_json())
-    trainer = Trainer(network, loss, settings, checkpoint_of(out), stated)
+    identity = _identity(request, samples.encoding.to_json())
+    trainer = Trainer(network, loss, settings, checkpoint_of(out), identity)
     trainer.run(samples, training)
-    card = stated | {
-        "featveil": featveil.__version__,
-        "steps": trainer.step,
-        "batch": settings.batch,
-        "rate": settings.rate,
-        "seed": settings.seed,
-        "minutes": round(trainer.seconds / 60, 1),
-        "parameters": sum(value.numel() for value in network.parameters()),
-        "validation_ssim": [entry[2] for entry in trainer.history],
-        "photographs": {part: len(pieces.names()) for part, pieces in parts.items()},
-        "pieces": {part: len(pieces) for part, pieces in parts.items()},
-    }
+    card = identity | _notes(request, trainer) | _counts(parts)
     export_inverter(out, trainer.network, samples.encoding, card)
-    return _tested(out, trainer.network, samples.encoding, card, release, parts["test"])
+    card |= _tested(out, release, parts["test"])
+    export_inverter(out, trainer.network, samples.encoding, card)
+    return card
 
 
-def score(inverter: "Inverter", release: Any, piece: Piece, geometry: bool, seed: int = 0) -> Reconstruction:
+def check_request(request: Request, out: Path, settings: "Settings") -> None:
+    """Raise what would otherwise end a training only after features were extracted, or the training itself."""
+    from featveil.learning.exporting import check_exportable
+    from featveil.learning.inversion import check_architecture
+    from featveil.learning.training import find_device
+
+    check_exportable()
+    check_folder(out.parent)
+    if out.is_dir():
+        raise InputError(f"{out} is a folder: name a file")
+    check_architecture(request.architecture, request.size)
+    find_device(settings.device)
+    if request.start is not None and not request.start.is_file() and not checkpoint_of(out).exists():
+        raise InputError(f"there is no checkpoint {request.start}")
+
+
+def score(inverter: Inverter, release: "Release", piece: Piece, geometry: bool, seed: int = 0) -> Reconstruction:
     """How near the inverter comes to a piece of which it sees one release."""
     return compare(reconstruct(inverter, release, piece, geometry, seed), piece.image)
 
 
-def reconstruct(inverter: "Inverter", release: Any, piece: Piece, geometry: bool, seed: int = 0) -> Any:
+def reconstruct(inverter: Inverter, release: "Release", piece: Piece, geometry: bool, seed: int = 0) -> Image:
     """What the inverter paints of one release of a piece."""
     rng = generator(seed, "test", str(len(piece.features)))
     keypoints = piece.features.keypoints
@@ -127,8 +142,9 @@ def reconstruct(inverter: "Inverter", release: Any, piece: Piece, geometry: bool
     return inverter.invert(seen, release.words)
 
 
-def _stated(request: Request, encoding: dict[str, Any]) -> dict[str, Any]:
-    return {
+def _identity(request: Request, encoding: dict[str, Any]) -> dict[str, Any]:
+    """What decides how a training goes, together with its settings: one that goes on must share it."""
+    made = {
         "encoding": encoding,
         "defense": request.defense.spec(),
         "architecture": request.architecture,
@@ -136,31 +152,51 @@ def _stated(request: Request, encoding: dict[str, Any]) -> dict[str, Any]:
         "loss": request.loss,
         "recipe": asdict(request.recipe),
         "start": None if request.start is None else request.start.name,
+    }
+    if request.loss_weights is not None:
+        made["loss_weights"] = hashlib.sha256(request.loss_weights.read_bytes()).hexdigest()
+    return made
+
+
+def _notes(request: Request, trainer: "Trainer") -> dict[str, Any]:
+    return {
         "data": request.data_note,
         "licence": request.licence,
+        "featveil": featveil.__version__,
+        "steps": trainer.step,
+        "batch": trainer.settings.batch,
+        "rate": trainer.settings.rate,
+        "seed": trainer.settings.seed,
+        "minutes": round(trainer.seconds / 60, 1),
+        "parameters": sum(value.numel() for value in trainer.network.parameters()),
+        "validation_ssim": [entry[2] for entry in trainer.history],
     }
 
 
-def _tested(
-    out: Path, network: Any, encoding: Any, card: dict[str, Any], release: Any, pieces: Pieces
-) -> dict[str, Any]:
-    """The card with what the written file scores on photographs that no step has seen, and the floor."""
-    from featveil.inverters import load_inverter
-    from featveil.learning.exporting import export_inverter
+def _counts(parts: dict[Part, Pieces]) -> dict[str, Any]:
+    return {
+        "photographs": {part: len(pieces.names()) for part, pieces in parts.items()},
+        "pieces": {part: len(pieces) for part, pieces in parts.items()},
+    }
 
+
+def _tested(out: Path, release: "Release", pieces: Pieces) -> dict[str, Any]:
+    """What the written file scores on photographs that no step has seen, and the floor; nothing without any."""
     inverter = load_inverter(out)
     tested = [pieces[place] for place in range(min(len(pieces), _MOST_TESTED))]
     if not tested:
-        return card
+        _log.warning("no photograph is for testing, which about one in 33 is for: the card says nothing of quality")
+        return {}
     found: dict[str, list[float]] = {}
-    for geometry in {"positions": (False,), "full": (True,), "either": (False, True)}[encoding.geometry]:
+    for geometry in {"positions": (False,), "full": (True,), "either": (False, True)}[release.geometry]:
         scores = [score(inverter, release, piece, geometry) for piece in tested]
-        found["full" if geometry else "positions"] = [round(float(value), 4) for value in np.mean(scores, axis=0)]
-    blank = [compare(np.full_like(piece.image, 127), piece.image) for piece in tested]
-    found["blank"] = [round(float(value), 4) for value in np.mean(blank, axis=0)]
-    card = card | {"test": found, "test_pieces": len(tested), "test_values": list(Reconstruction._fields)}
-    export_inverter(out, network, encoding, card)
-    return card
+        found["full" if geometry else "positions"] = _mean(scores)
+    found["blank"] = _mean([compare(np.full_like(piece.image, 127), piece.image) for piece in tested])
+    return {"test": found, "test_pieces": len(tested), "test_values": list(Reconstruction._fields)}
+
+
+def _mean(scores: list[Reconstruction]) -> list[float]:
+    return [round(float(value), 4) for value in np.mean(scores, axis=0)]
 
 
 def check_geometry(geometry: str) -> Geometry:
