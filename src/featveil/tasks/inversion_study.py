@@ -2,17 +2,19 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
-from featveil.attacks import ATTACKS, Chance, Read
-from featveil.core import ConcealingNetwork, InputError
+import numpy as np
+
+from featveil.attacks import ATTACKS, Chance, Guess, Knowledge, Read
+from featveil.core import ConcealingNetwork, InputError, Points, PrivateFeatures
 from featveil.core.records import Parameter
 from featveil.databases import Database
 from featveil.defenses import Identity
 from featveil.tasks import attacks, matching
 from featveil.tasks.file_attacks import scheme_name
 from featveil.tasks.inversion_photos import ALL, Photograph
-from featveil.tasks.inverting import Painter
+from featveil.tasks.inverting import Painter, check_reads_raw
 from featveil.tasks.releases import Scheme
 from featveil.tasks.trials import Trial
 
@@ -40,6 +42,24 @@ class Settings(matching.Settings):
     def shared(self) -> dict[str, Parameter]:
         """These settings but the seed, as every record states them."""
         return {"kind": self.kind, "max_features": self.max_features, "geometry": self.geometry, "part": self.part}
+
+
+@dataclass(frozen=True)
+class Constant:
+    """The average descriptor of its own database, whatever was sent: what an inverter makes of positions alone."""
+
+    name: ClassVar[str] = "constant"
+    summary: ClassVar[str] = "the average descriptor, whatever was sent"
+    breaks: ClassVar[tuple[type, ...]] = (Points,)
+    needs: ClassVar[tuple[str, ...]] = ("database",)
+    uses: ClassVar[tuple[str, ...]] = ()
+    alone: ClassVar[bool] = True
+
+    def run(self, seen: PrivateFeatures, knowledge: Knowledge, rng: np.random.Generator) -> Guess:
+        """The same guess for every feature."""
+        if knowledge.database is None:
+            raise InputError("the average is of a database: give one")
+        return Guess.all_of(np.tile(knowledge.database.as_points.values.mean(axis=0), (len(seen), 1)))
 
 
 @dataclass(frozen=True)
@@ -77,12 +97,7 @@ class Study:
         for painter in (self.painter, *self.direct):
             if painter.needs_geometry and self.settings.geometry != "full":
                 raise InputError(f"{painter.name} reads scale and orientation of keypoints: --geometry full sends them")
-        read = self.painter.inverter.encoding
-        if (read.kind, read.representation) != (self.settings.kind, "points"):
-            raise InputError(
-                f"{self.painter.name} reads {read.kind} {read.representation}, and recovered are {self.settings.kind}"
-                " points: give an inverter of raw descriptors"
-            )
+        check_reads_raw(self.painter, self.settings.kind)
         for painter in self.direct:
             if not any(_fits(painter, scheme) for scheme in self.schemes):
                 raise InputError(f"{painter.name} was trained on {_trained_on(painter)}, which no scheme here sends")
@@ -96,6 +111,7 @@ class Study:
         if isinstance(scheme.defense, Identity):
             yield Attempt(BLANK)
             yield Attempt(Chance.name, self.painter, Trial(Chance()))
+            yield Attempt(Constant.name, self.painter, Trial(Constant()))
             yield Attempt(Read.name, self.painter, Trial(Read()))
             if self.painter.reads_geometry and self.settings.geometry != "full":
                 shown = Trial(Read(), geometry=True)

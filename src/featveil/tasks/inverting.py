@@ -4,25 +4,27 @@ Papers: affine-subspace-embeddings.txt 4.2 (nearest neighbour and direct inversi
 """
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from featveil.attacks import Guess
-from featveil.core import Features, InputError, Points, PrivateFeatures, WordSets, base_kind
+from featveil.core import Features, InputError, Keypoints, Points, PrivateFeatures, WordSets, base_kind
 from featveil.core.arrays import Float32
 from featveil.inverters import Inverter, builtin_inverter, load_inverter
 from featveil.inverters.bundled import SIFT_FILE
 from featveil.learning.encodings import Encoding
 
 Image = NDArray[np.uint8]
+Seen = TypeVar("Seen", bound=Features | PrivateFeatures)
 
 BUILT_IN = "the built-in inverter"
 _GREY = 127
 _NEVER_NEGATIVE = ("sift", "rootsift")
-_OPTIONS = ("strategy", "dimension", "confounders", "epsilon", "subset_size")
+_OPTIONS = ("then", "strategy", "dimension", "confounders", "epsilon", "subset_size")
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +48,7 @@ class Painter:
 
 def load_painter(path: Path | None = None, kind: str = "sift") -> Painter:
     """The inverter in a file; without `path` the built-in one for raw descriptors of `kind`. Raises as these do."""
-    inverter = builtin_inverter(kind) if path is None else load_inverter(path)
+    inverter = builtin_inverter(_read_as(kind)) if path is None else load_inverter(path)
     content = (SIFT_FILE if path is None else path).read_bytes()
     return Painter(BUILT_IN if path is None else path.name, hashlib.sha256(content).hexdigest(), inverter)
 
@@ -54,9 +56,10 @@ def load_painter(path: Path | None = None, kind: str = "sift") -> Painter:
 def paint(seen: Features | PrivateFeatures, painter: Painter, words: Float32 | None = None) -> Image:
     """What the inverter makes of features as they are: a picture (h, w, 3) uint8 RGB.
 
-    `words` (K, d) is the codebook of word sets. Raises InputError when the inverter was trained on others than these,
-    and says how to get one, and as `Inverter.invert` does.
+    `words` (K, d) is the codebook of word sets. An inverter of SIFT serves raw RootSIFT too. Raises InputError when the
+    inverter was trained on others than these, and says how to get one, and as `Inverter.invert` does.
     """
+    seen = _readable(seen, painter)
     check_fit(seen, painter, words)
     return painter.inverter.invert(seen, words)
 
@@ -74,6 +77,27 @@ def check_fit(seen: Features | PrivateFeatures, painter: Painter, words: Float32
         raise InputError(f"{painter.name} does not fit: {error}; {ways}") from error
     if isinstance(seen.descriptors, WordSets) and words is None:
         raise InputError("word sets are read with their codebook: give the file (--codebook)")
+
+
+def check_reads_raw(painter: Painter, kind: str) -> None:
+    """Raise InputError unless it is an inverter of raw descriptors of `kind`, which attacks recover."""
+    read = painter.inverter.encoding
+    if read.representation != "points" or read.kind not in (kind, _read_as(kind)):
+        raise InputError(
+            f"{painter.name} reads {read.kind} {read.representation}, and recovered are raw {kind} descriptors: give an"
+            " inverter of those"
+        )
+
+
+def at_size(seen: Seen, size: tuple[int, int]) -> Seen:
+    """The same features as those of the image at another `size` (width, height), which may be unknown."""
+    if seen.image_size is None or seen.keypoints is None:
+        return seen
+    keypoints, factors = seen.keypoints, np.divide(size, seen.image_size)
+    scale = None if keypoints.scale is None else (keypoints.scale * factors.mean()).astype(np.float32)
+    xy = (keypoints.xy * factors).astype(np.float32)
+    moved = Keypoints(xy, scale, keypoints.orientation, keypoints.response)
+    return replace(seen, keypoints=moved, image_size=size)
 
 
 def training_command(seen: Features | PrivateFeatures) -> str:
@@ -105,3 +129,15 @@ def blank(image: Image) -> Image:
 
 def _short(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)[:40]
+
+
+def _read_as(kind: str) -> str:
+    """The kind of inverter that serves `kind` too."""
+    return "sift" if kind == "rootsift" else kind
+
+
+def _readable(seen: Features | PrivateFeatures, painter: Painter) -> Features | PrivateFeatures:
+    """RootSIFT squared is SIFT but for its norm, which no inverter reads."""
+    if not isinstance(seen, Features) or seen.kind != "rootsift" or painter.inverter.encoding.kind != "sift":
+        return seen
+    return replace(seen, kind="sift", descriptors=Points(seen.descriptors.values**2))
