@@ -24,6 +24,16 @@ from featveil.reports.audit_rows import AuditRow, SkippedTrial, Spread, TrialRow
 from featveil.reports.audit_tables import audit_cells, audit_markdown
 from featveil.reports.curves import draw_matching_curves
 from featveil.reports.frontier import draw_frontier
+from featveil.reports.inversion import (
+    InversionRow,
+    best_inversions,
+    inversion_cells,
+    inversion_columns,
+    inversion_markdown,
+    summarize_inversion,
+)
+from featveil.reports.inversion_curves import draw_inversion
+from featveil.reports.inversion_grid import Seen, draw_inversion_grid
 from featveil.reports.localization import (
     LocalizationRow,
     localization_cells,
@@ -52,11 +62,13 @@ __all__ = [
     "AuditPictures",
     "AuditRow",
     "CollisionRow",
+    "InversionRow",
     "LocalizationRow",
     "MappingRow",
     "MatchingRow",
     "MemberRow",
     "OracleRow",
+    "Seen",
     "SkippedTrial",
     "Spread",
     "TradeoffRow",
@@ -70,11 +82,14 @@ __all__ = [
     "audit_markdown",
     "audit_page",
     "best_attacks",
+    "best_inversions",
     "choose_view",
     "collision_cells",
     "draw_assumptions",
     "draw_attacks",
     "draw_frontier",
+    "draw_inversion",
+    "draw_inversion_grid",
     "draw_localization",
     "draw_mapping",
     "draw_matching_curves",
@@ -83,6 +98,9 @@ __all__ = [
     "draw_oracle",
     "draw_tradeoff",
     "draw_words_curves",
+    "inversion_cells",
+    "inversion_columns",
+    "inversion_markdown",
     "localization_cells",
     "localization_markdown",
     "mapping_cells",
@@ -96,6 +114,7 @@ __all__ = [
     "summarize_assumptions",
     "summarize_attacks",
     "summarize_audit",
+    "summarize_inversion",
     "summarize_localization",
     "summarize_mapping",
     "summarize_matching",
