@@ -1,13 +1,12 @@
 """featveil bench attacks: every attack against every defense on the same photographs."""
 
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from featveil.cli.benching import real_numbers, split, stoppable, whole_numbers, write_reports
+from featveil.cli.benching import real_numbers, split, stoppable, unless_none, whole_numbers, write_reports
 from featveil.cli.console import Json, progress, show, table
 from featveil.core.files import make_folder
 
@@ -73,11 +72,11 @@ def attacks(
     settings = Settings(kind, max_features, seed, sample)
     schemes = make_schemes(
         kind,
-        _unless_none(strategies, lambda: tuple(split(strategies, "--strategies"))),
+        unless_none(strategies, lambda: tuple(split(strategies, "--strategies"))),
         whole_numbers(dimensions, "--dimensions"),
-        _unless_none(epsilons, lambda: real_numbers(epsilons, "--epsilons")),
+        unless_none(epsilons, lambda: real_numbers(epsilons, "--epsilons")),
         whole_numbers(subset_sizes, "--subset-sizes"),
-        _unless_none(metric_epsilons, lambda: real_numbers(metric_epsilons, "--metric-epsilons")),
+        unless_none(metric_epsilons, lambda: real_numbers(metric_epsilons, "--metric-epsilons")),
         [load_network(path) for path in concealer or []],
         composed,
     )
@@ -89,10 +88,6 @@ def attacks(
     path = out / "records.jsonl"
     records = stoppable("attacks", path, lambda report: run_resumable(study, path, report))
     _publish(records, out, json)
-
-
-def _unless_none(text: str, parse: "Callable[[], tuple[Any, ...]]") -> "tuple[Any, ...]":
-    return () if text.strip() == "none" else parse()
 
 
 def _victims(folder: Path, images: int, settings: "Settings") -> "list[Victim]":

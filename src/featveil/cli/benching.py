@@ -1,8 +1,8 @@
 """What the benches share: lists of numbers, runs that can be stopped, and the files of a report."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import typer
 
@@ -13,6 +13,8 @@ from featveil.core.files import replacing
 if TYPE_CHECKING:
     from featveil.core.records import Record
     from featveil.tasks.resuming import Report
+
+Value = TypeVar("Value")
 
 
 def stoppable(name: str, path: Path, run: "Callable[[Report], list[Record]]") -> "list[Record]":
@@ -44,6 +46,11 @@ def split(text: str, option: str) -> list[str]:
     if not words:
         raise InputError(f"{option} names nothing: give one or more, separated by commas")
     return words
+
+
+def unless_none(text: str, parse: Callable[[], Sequence[Value]]) -> Sequence[Value]:
+    """What `parse` gives; nothing where `text` says none."""
+    return () if text.strip() == "none" else parse()
 
 
 def whole_numbers(text: str, option: str) -> tuple[int, ...]:
