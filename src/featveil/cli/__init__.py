@@ -12,6 +12,7 @@ from featveil.cli import (
     database,
     demo,
     extract,
+    invert,
     ledger,
     localize,
     match,
@@ -92,6 +93,7 @@ app.command()(match.match)
 app.command("map")(mapping.map_images)
 app.command()(localize.localize)
 app.command()(attack.attack)
+app.command()(invert.invert)
 app.command()(audit.audit)
 app.add_typer(subset.app, name="subset")
 app.add_typer(ledger.app, name="ledger")
