@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from featveil.attacks import Guess
-from featveil.core import Features, InputError, Keypoints, Points, PrivateFeatures
-from featveil.tasks.inverting import Painter, load_painter, paint, recovered
+from featveil.core import Features, InputError, Points, PrivateFeatures
+from featveil.tasks.inverting import Painter, at_size, load_painter, paint, recovered
 
 Image = NDArray[np.uint8]
 
@@ -55,23 +55,12 @@ def view(seen: PrivateFeatures, guess: Guess, painter: Painter, size: Size) -> I
 
     Raises InputError as `paint` does.
     """
-    return paint(_resized(_for(recovered(seen, guess), painter), size), painter)
+    return paint(at_size(_for(recovered(seen, guess), painter), size), painter)
 
 
 def resized(image: Image, size: Size) -> Image:
     """The image itself at that size, to compare with."""
     return np.asarray(cv2.resize(image, size, interpolation=cv2.INTER_AREA), np.uint8)
-
-
-def _resized(features: Features, size: Size) -> Features:
-    """The same features as those of the image at another size."""
-    if features.image_size is None or features.keypoints is None:
-        return features  # the inverter says what is missing
-    keypoints, factors = features.keypoints, np.divide(size, features.image_size)
-    scale = None if keypoints.scale is None else (keypoints.scale * factors.mean()).astype(np.float32)
-    xy = (keypoints.xy * factors).astype(np.float32)
-    moved = Keypoints(xy, scale, keypoints.orientation, keypoints.response)
-    return replace(features, keypoints=moved, image_size=size)
 
 
 def _read_as(kind: str) -> str:
