@@ -18,30 +18,14 @@ from torch.nn import functional  # noqa: E402
 from featveil.core import FormatError, InputError  # noqa: E402
 from featveil.learning.losses import make_loss, perceptual_error  # noqa: E402
 from featveil.learning.perceptual import load_features, load_weights  # noqa: E402
+from perceptual_weights import vgg16  # noqa: E402
 
 torch.set_num_threads(1)
 
 Weights = dict[str, Tensor]
 
-# Channels of VGG16's convolutions, 0 for pooling, by the place of each layer in torchvision's `features`.
-VGG16 = (64, 64, 0, 128, 128, 0, 256, 256, 256, 0, 512)  # and more, which nobody looks at
 # Expansion, kernel, stride, channels and repetitions of EfficientNet-lite0's stages (Tan and Le 2019, table 1).
 LITE0 = ((1, 3, 1, 16, 1), (6, 3, 2, 24, 2), (6, 5, 2, 40, 2), (6, 3, 2, 80, 3), (6, 5, 1, 112, 3), (6, 5, 2, 192, 4))
-
-
-@cache
-def vgg16() -> Weights:
-    """Random weights named as torchvision names them."""
-    torch.manual_seed(0)
-    made, before, place = {}, 3, 0
-    for width in VGG16:
-        if width:
-            made[f"features.{place}.weight"] = torch.randn(width, before, 3, 3) / (3 * before**0.5)
-            made[f"features.{place}.bias"] = torch.randn(width) / 10
-            before = width
-        place += 2 if width else 1
-    made["classifier.6.bias"] = torch.randn(1000)
-    return made
 
 
 def norm(name: str, width: int) -> Weights:
