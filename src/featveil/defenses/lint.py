@@ -148,7 +148,7 @@ def _of_lifting(kind: str, defense: Lifting) -> list[Weakness]:
 
 
 def _of_concealer(defense: Concealer) -> list[Weakness]:
-    """Of the defense after it, what does not depend on how descriptors look like."""
+    """Of the defense after it, what does not depend on how descriptors look."""
     match defense.then:
         case None:
             return [_CONCEALED]
