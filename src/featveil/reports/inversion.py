@@ -105,8 +105,8 @@ def inversion_markdown(records: Sequence[Record]) -> str:
 
 _EXPLAINED = """\
 - SSIM, MAE and PSNR are of grey values in 0 to 1; an SSIM of 1 is the photograph itself. Floors: **blank** is a grey
-  picture, **chance** random descriptors at the true positions, **constant** the average descriptor at all of them. The
-  last is what positions alone show: no defense of descriptors hides that, and an attack below it sees less than that.
+  picture, **chance** random descriptors at the true positions, **constant** the average descriptor at all of them: what
+  this inverter makes of positions alone, which no defense of descriptors hides. One trained on positions may see more.
 - Every other attack estimates all descriptors, which an inverter of raw ones paints. **direct** is an inverter trained
   on what the defense sends. **read** on raw descriptors is what there is without any defense; **read + geometry** with
   scale, orientation and response of the keypoints as well. A name after + is what else the adversary has.

@@ -41,13 +41,18 @@ def draw_inversion(rows: Sequence[InversionRow], path: str | Path, title: str = 
         parts.append(([], lambda row: None, "no private scheme"))
     figure = blank_figure(4.4 * len(parts) + 1.8, 4.0)
     panels = figure.subplots(1, len(parts), squeeze=False, sharey=True)[0]
+    curves = [_curves(chosen) for chosen, _, _ in parts]
+    looks = _looks(list(dict.fromkeys(name for found in curves for name in found)))
     entries: dict[str, Any] = {}
-    for panel, (chosen, place, label) in zip(panels, parts, strict=True):
-        _panel(panel, chosen, place)
-        _levels(panel, rows)
+    for panel, found, (_, place, label) in zip(panels, curves, parts, strict=True):
+        _panel(panel, found, place, looks)
         panel.set_xlabel(label, fontsize=9)
         handles, names = panel.get_legend_handles_labels()
         entries |= dict(zip(names, handles, strict=True))
+    for panel in panels:
+        _levels(panel, rows)
+    handles, names = panels[0].get_legend_handles_labels()
+    entries |= dict(zip(names, handles, strict=True))
     panels[0].set_ylabel("SSIM of what is seen")
     panels[0].set_ylim(0, max(row.ssim for row in rows) / _MOST)
     figure.legend(list(entries.values()), list(entries), loc="outside right upper", frameon=False, fontsize=8)
@@ -63,19 +68,33 @@ def _most_dimensions(rows: Sequence[InversionRow]) -> list[InversionRow]:
     return max(strategies.values(), key=lambda found: len({row.dimension for row in found}), default=[])
 
 
-def _panel(panel: "Axes", rows: Sequence[InversionRow], place: Place) -> None:
-    curves: dict[str, list[InversionRow]] = {}
+def _curves(rows: Sequence[InversionRow]) -> dict[str, list[InversionRow]]:
+    """The rows of each attack; of each size of word sets apart, where there are several."""
+    made: dict[str, list[InversionRow]] = {}
     several = len({row.subset_size for row in rows}) > 1
     for row in rows:
-        curves.setdefault(f"{row.attack}, k = {row.subset_size}" if several else row.attack, []).append(row)
-    for number, ((name, found), colour) in enumerate(zip(curves.items(), shades(len(curves)), strict=True)):
+        made.setdefault(f"{row.attack}, k = {row.subset_size}" if several else row.attack, []).append(row)
+    return made
+
+
+def _looks(names: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Colour, marker and label of each attack, the same in every panel."""
+    made: dict[str, dict[str, Any]] = {}
+    for number, (name, colour) in enumerate(zip(names, shades(len(names)), strict=True)):
+        made[name] = {"color": colour, "marker": MARKERS[number % len(MARKERS)], "label": name}
+        made[name]["linestyle"] = (0, (1, 1)) if name.startswith("oracle") else "-"
+    return made
+
+
+def _panel(
+    panel: "Axes", curves: dict[str, list[InversionRow]], place: Place, looks: dict[str, dict[str, Any]]
+) -> None:
+    for name, found in curves.items():
         points = sorted((place(row) or 0.0, row.ssim) for row in found)
-        looks: dict[str, Any] = {"color": colour, "marker": MARKERS[number % len(MARKERS)], "label": name}
-        looks |= {"linestyle": (0, (1, 1))} if name.startswith("oracle") else {}
-        panel.plot([at for at, _ in points], [ssim for _, ssim in points], linewidth=1.6, markersize=5, **looks)
+        panel.plot([at for at, _ in points], [ssim for _, ssim in points], linewidth=1.6, markersize=5, **looks[name])
     quiet(panel)
-    ticks = {place(row) or 0.0: row.image_epsilon for row in rows}
-    if all(image is None for image in ticks.values()) and ticks:
+    ticks = {place(row) or 0.0: row.image_epsilon for found in curves.values() for row in found}
+    if ticks and all(image is None for image in ticks.values()):
         panel.set_xscale("log", base=2)
     labels = [f"{at:g}" if image is None else f"{at:g}\n({image:,.0f})" for at, image in sorted(ticks.items())]
     panel.set_xticks(sorted(ticks), labels)

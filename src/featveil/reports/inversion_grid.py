@@ -38,7 +38,7 @@ def draw_inversion_grid(
     """
     if not photographs or not columns:
         raise InputError("there is nothing to show: name photographs that were attacked")
-    figure = blank_figure(_INCHES * (len(columns) + 1) + 0.1, (_INCHES + 0.2) * len(photographs) + 0.75)
+    figure = blank_figure(_INCHES * (len(columns) + 1) + 0.1, (_INCHES + 0.14) * len(photographs) + 0.45)
     panels = figure.subplots(len(photographs), len(columns) + 1, squeeze=False)
     for line, photograph, cells in zip(panels, photographs, seen, strict=True):
         line[0].imshow(photograph)

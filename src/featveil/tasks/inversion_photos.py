@@ -44,7 +44,7 @@ def find_photographs(folders: Sequence[Path], part: str = ALL) -> dict[str, Path
             name = before + path.relative_to(folder).as_posix()
             if found.setdefault(name, path) != path:
                 raise InputError(f"{found[name]} and {path} are both called {name}: rename a folder")
-    chosen = {name: path for name, path in found.items() if part == ALL or part_of(path.read_bytes()) == part}
+    chosen = {name: path for name, path in found.items() if part == ALL or part_of(_content(path)) == part}
     if not chosen:
         raise InputError(f"none of these {len(found)} photographs is in the {part} part: give more, or --part {ALL}")
     return chosen
@@ -76,8 +76,15 @@ def read_photographs(
         if len(features) == 0:
             _log.warning("left out %s: it has no feature", name)
             continue
-        made.append(Photograph(name, image, features, hashlib.sha256(files[name].read_bytes()).hexdigest()))
+        made.append(Photograph(name, image, features, hashlib.sha256(_content(files[name])).hexdigest()))
     report(len(chosen), len(chosen))
     if not made:
         raise InputError("no photograph has a feature to attack")
     return made
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
