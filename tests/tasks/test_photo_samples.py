@@ -5,6 +5,7 @@ import logging
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -114,7 +115,7 @@ def test_the_same_photographs_give_the_same_pieces_and_are_extracted_once(
     assert content(tmp_path / "again") == content(cache)
     make_pieces(photos, tmp_path / "other", Recipe(crops=3, max_features=60, seed=1))
     assert content(tmp_path / "other") != content(cache)
-    extracting = Watched(monkeypatch, "featveil.tasks.photo_samples.extract", extract)
+    extracting = Watched(monkeypatch, "featveil.tasks.photo_samples._piece", photo_samples._piece)
     told: list[tuple[int, int]] = []
     make_pieces(photos, tmp_path / "again", RECIPE, lambda done, total: told.append((done, total)))
     assert extracting.calls == 0 and told == [(1, 1)]
@@ -150,7 +151,7 @@ def test_an_error_within_a_shard_leaves_nothing_of_it(
     in_twos(monkeypatch)
     monkeypatch.setattr("os.cpu_count", lambda: 1)
     with monkeypatch.context() as patch:
-        Watched(patch, "featveil.tasks.photo_samples.extract", extract, stop_at=6, error=MemoryError)
+        Watched(patch, "featveil.tasks.photo_samples._piece", photo_samples._piece, stop_at=6, error=MemoryError)
         with pytest.raises(MemoryError):
             make_pieces(photos, tmp_path / "cache", RECIPE)
     assert {path.name for path in (tmp_path / "cache").iterdir()} == {"recipe.json", "lock", "shard-00000"}
@@ -265,6 +266,38 @@ def test_mistakes_are_found_before_anything_is_written(photos: Path, tmp_path: P
     with pytest.raises(InputError, match="is not a folder"):
         make_pieces(tmp_path / "none", tmp_path / "cache", RECIPE)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_kind_that_is_a_network_needs_its_weights(photos: Path, tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch", reason="networks: pip install 'featveil[learning]'")
+    from featveil.learning.patch_networks import HardTFeat
+
+    paths = [tmp_path / f"{seed}.pth" for seed in (0, 1)]
+    for seed, path in enumerate(paths):
+        torch.manual_seed(seed)
+        torch.save({"state_dict": HardTFeat().state_dict()}, path)
+    recipe = Recipe("hardtfeat", 1, 20, weights=paths[0])
+    make_pieces(photos, tmp_path / "cache", recipe)
+    features = Pieces(tmp_path / "cache", "hardtfeat", "validation")[0].features
+    assert features.kind == "hardtfeat" and features.descriptors.values.min() < 0
+    make_pieces(photos, tmp_path / "cache", recipe)
+    with pytest.raises(InputError, match=r"made with weights .*: name another --cache"):
+        make_pieces(photos, tmp_path / "cache", replace(recipe, weights=paths[1]))
+    with pytest.raises(InputError, match="hardtfeat is a network: give its weights file"):
+        make_pieces(photos, tmp_path / "none", Recipe("hardtfeat"))
+    with pytest.raises(InputError, match="sift has no weights"):
+        make_pieces(photos, tmp_path / "none", Recipe("sift", weights=paths[0]))
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_cache_from_before_there_were_weights_is_still_good(cache: Path, photos: Path) -> None:
+    told = cache / "recipe.json"
+    before = json.loads(told.read_text())
+    told.write_text(json.dumps({name: value for name, value in before.items() if name != "weights"}))
+    try:
+        make_pieces(photos, cache, RECIPE)
+    finally:
+        told.write_text(json.dumps(before))
 
 
 @pytest.mark.parametrize("given", [{"crops": 0}, {"max_features": 7}, {"crops": 1.5}, {"seed": -1}])

@@ -48,7 +48,8 @@ Device = Annotated[str, typer.Option(help="Where torch computes: cpu, cuda, cuda
 def inverter(
     images: Images,
     out: Annotated[Path, typer.Option(help="The trained inverter, an .onnx file.")],
-    extractor: Annotated[str, typer.Option(help="Kind of descriptors.")] = "sift",
+    extractor: Annotated[str, typer.Option(help="Kind of descriptors: sift, rootsift, hardtfeat, ...")] = "sift",
+    weights: Annotated[Path | None, typer.Option(help="Weights file of an extractor that is a network.")] = None,
     defense: Annotated[
         str, typer.Option(help="What the attacker sees: identity for raw descriptors, or a defense.")
     ] = "identity",
@@ -115,7 +116,7 @@ def inverter(
         loss,
         loss_weights,
         start,
-        Recipe(extractor, crops, max_features),
+        Recipe(extractor, crops, max_features, weights=weights),
         data_note,
         licence,
     )

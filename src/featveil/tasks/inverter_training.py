@@ -7,7 +7,7 @@ photographs of his own, the defense and all that is public of it, and makes as m
 import hashlib
 import logging
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -150,7 +150,7 @@ def _identity(request: Request, encoding: dict[str, Any]) -> dict[str, Any]:
         "architecture": request.architecture,
         "size": request.size,
         "loss": request.loss,
-        "recipe": asdict(request.recipe),
+        "recipe": request.recipe.to_json(),
         "start": None if request.start is None else request.start.name,
     }
     if request.loss_weights is not None:

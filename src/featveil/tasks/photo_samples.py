@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from featveil.core import Features, InputError, Keypoints, Points
 from featveil.core.files import locked, make_folder, replacing
-from featveil.extractors import extract, image_files, make_extractor, read_image
+from featveil.extractors import Extractor, image_files, make_extractor, read_image
 from featveil.extractors.images import Image
 from featveil.tasks.generators import check_seed, generator
 from featveil.tasks.resuming import Report
@@ -45,6 +45,7 @@ _log = logging.getLogger(__name__)
 class Recipe:
     """How pieces are cut: `crops` of each training photograph, at most `max_features` of `kind` each.
 
+    `weights` is the file of a kind that is a network.
     Raises InputError for numbers that leave nothing to train on.
     """
 
@@ -52,6 +53,7 @@ class Recipe:
     crops: int = 6
     max_features: int = 1000
     seed: int = 0
+    weights: Path | None = None
 
     def __post_init__(self) -> None:
         for name, least in (("crops", 1), ("max_features", _FEWEST)):
@@ -59,6 +61,15 @@ class Recipe:
             if type(value) is not int or value < least:
                 raise InputError(f"{name} must be a whole number of at least {least}, got {value!r:.40}")
         check_seed(self.seed)
+
+    def extractor(self) -> Extractor:
+        """What finds the features; raises InputError for a kind that is not known, or weights that are not there."""
+        return make_extractor(self.kind, self.max_features, self.weights)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, for a file; weights by the digest of theirs."""
+        weights = None if self.weights is None else hashlib.sha256(self.weights.read_bytes()).hexdigest()
+        return asdict(self) | {"weights": weights}
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,9 +110,10 @@ def make_pieces(images: Path, cache: Path, recipe: Recipe, report: Report = lamb
     """Extract what `cache` lacks of the photographs under `images`; a call that was stopped goes on when repeated.
 
     Photographs that cannot be used are left out, and logged. Raises InputError for a kind that is not known, when the
-    cache is of another recipe or of photographs of other names, and while another process fills it.
+    cache is of another recipe or of photographs of other names, and while another process fills it; FormatError for
+    weights that cannot be used.
     """
-    make_extractor(recipe.kind, recipe.max_features)
+    recipe.extractor()
     files = image_files(images)
     shards = [files[start : start + _SHARD] for start in range(0, len(files), _SHARD)]
     if _made_before(cache, recipe, images, files) and not _missing(cache, shards):
@@ -202,6 +214,7 @@ def _make_shard(
 ) -> list[str]:
     """Write one shard, unless told to `stop` before that; returns what a user should know."""
     pieces: list[Piece] = []
+    extractor = recipe.extractor()
     parts, names, notes = [], [], []
     for path in files:
         if stop.is_set():
@@ -214,7 +227,7 @@ def _make_shard(
         except (InputError, OSError) as error:
             notes.append(f"left out: {name}: {error}")
             continue
-        made = [Piece(square, extract(square, recipe.kind, recipe.max_features)) for square in squares]
+        made = [_piece(square, extractor) for square in squares]
         kept = [piece for piece in made if len(piece.features) >= _FEWEST]
         if not kept:
             notes.append(f"left out: {name}: it has fewer than {_FEWEST} features")
@@ -223,6 +236,10 @@ def _make_shard(
         names += [name] * len(kept)
     _write_shard(_shard(cache, number), pieces, {"parts": parts, "names": names})
     return notes
+
+
+def _piece(square: Image, extractor: Extractor) -> Piece:
+    return Piece(square, extractor.extract(square))
 
 
 def _write_shard(target: Path, pieces: Sequence[Piece], told: dict[str, Any]) -> None:
@@ -257,7 +274,7 @@ def _table(features: Features) -> NDArray[np.float32]:
 
 def _told(recipe: Recipe, images: Path, files: Sequence[Path]) -> dict[str, Any]:
     names = "\n".join(path.relative_to(images).as_posix() for path in files)
-    return {**asdict(recipe), "photographs": hashlib.sha256(names.encode()).hexdigest()[:16]}
+    return {**recipe.to_json(), "photographs": hashlib.sha256(names.encode()).hexdigest()[:16]}
 
 
 def _made_before(cache: Path, recipe: Recipe, images: Path, files: Sequence[Path]) -> bool:
