@@ -43,7 +43,7 @@ def test_page_and_release(run: Any, tmp_path: Path) -> None:
     assert attacks["lattice"]["exact"] > 0.9
     seen = {each["attack"]: each["ssim"] for each in shown["views"]}
     assert list(seen) == ["read", "lattice", "database", "mean", "chance"]
-    assert seen["read"] > seen["chance"] + 0.02 and abs(seen["lattice"] - seen["read"]) < 0.02
+    assert seen["read"] > seen["chance"] + 0.01 and abs(seen["lattice"] - seen["read"]) < 0.02
     assert "<b>Attack lattice:</b>" in page and "What the attacker sees" in page
     private = fv.load(tmp_path / "out/query.veil")
     assert isinstance(private, fv.PrivateFeatures)

@@ -76,5 +76,5 @@ def test_kinds_without_an_inverter_are_refused(monkeypatch: pytest.MonkeyPatch) 
         raw_painter("hardnet")
     sift = raw_painter("sift")
     monkeypatch.setattr(attacker_view, "load_painter", lambda path, kind: sift)
-    with pytest.raises(InputError, match="inverts sift points, not raw hardnet descriptors: train one"):
+    with pytest.raises(InputError, match="reads sift points, and recovered are raw hardnet descriptors"):
         raw_painter("hardnet")

@@ -38,7 +38,7 @@ BEST = {
 def audit() -> Audit:
     made = with_identity(scheme for entries in SCHEMES for scheme in grid(entries, "sift"))
     methods = tuple(ATTACKS[name]() for name in ("database", "mean", "posterior"))
-    return prepare(Request(tuple(made), settings=Settings(max_features=300, sample=5, seeds=(3, 4)), methods=methods))
+    return prepare(Request(tuple(made), settings=Settings(max_features=600, sample=5, seeds=(3, 4)), methods=methods))
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +67,7 @@ def test_every_scheme_has_what_its_best_attacker_sees(painted: tuple[Path, list[
     assert {record.seed for record in records} == {3} and {record.task for record in records} == {"audit pictures"}
     for record in records:
         picture = read_image(folder / str(record.parameters["picture"]))
-        assert picture.shape == (260, 346, 3)
+        assert picture.shape == (367, 490, 3)
         assert record.parameters["victim"] == "board-1.jpg" and record.parameters["kind"] == "sift"
     assert len({record.parameters["picture"] for record in records}) == len(records)
     assert found(records)["photograph", None].metric == "picture"
@@ -77,8 +77,9 @@ def test_attacks_that_work_show_the_photograph_and_others_do_not(painted: tuple[
     scores = {key: ssim(record) for key, record in found(painted[1]).items() if key[1] is not None}
     raw, floor = scores["identity", "read"], scores["identity", "chance"]
     assert raw > floor + 0.02
-    assert scores["sub-hybrid-2", "database"] > floor + 0.75 * (raw - floor)
+    assert scores["sub-hybrid-2", "database"] > floor + 0.4 * (raw - floor)
     raw, floor = scores["identity-geometry", "read"], scores["identity-geometry", "chance"]
+    assert raw > floor + 0.02
     assert scores["subset-1-2-geometry", "posterior"] < floor + 0.5 * (raw - floor)
 
 
@@ -96,7 +97,7 @@ def test_all_features_are_guessed_and_only_published_geometry_is_used(
     monkeypatch.setattr(audit_pictures, "view", view)
     paint_resumable(audit(), BEST, tmp_path)
     assert set(seen) == {"identity False", "identity True", "lifting False", "subset True"}
-    assert len(seen["subset True"]) == 300  # and no sample of 5
+    assert len(seen["subset True"]) == 600  # and no sample of 5
 
 
 def test_nothing_is_painted_twice(

@@ -1,7 +1,6 @@
 """What someone sees who takes the guesses of an attack for raw features and has an inverter: a picture for a page."""
 
 import math
-from dataclasses import replace
 from pathlib import Path
 
 import cv2
@@ -9,11 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from featveil.attacks import Guess
-from featveil.core import Features, InputError, Points, PrivateFeatures
-from featveil.tasks.inverting import Painter, at_size, load_painter, paint, recovered
+from featveil.core import Features, InputError, PrivateFeatures
+from featveil.tasks.inverting import Painter, at_size, check_reads_raw, load_painter, paint, recovered
 
 Image = NDArray[np.uint8]
-
 Size = tuple[int, int]
 
 # Inverters are trained on small pieces of photographs, with all their features. A photograph whose strongest features
@@ -27,13 +25,8 @@ def raw_painter(kind: str, path: Path | None = None) -> Painter:
 
     Raises InputError when there is none, or the file has one of something else.
     """
-    painter = load_painter(path, "sift" if path is None and kind == "rootsift" else kind)
-    encoding = painter.inverter.encoding
-    if encoding.representation != "points" or encoding.kind not in (kind, _read_as(kind)):
-        raise InputError(
-            f"{painter.name} inverts {encoding.kind} {encoding.representation}, not raw {kind} descriptors: train one,"
-            f" 'featveil train inverter --images DIR --extractor {kind} --out FILE'"
-        )
+    painter = load_painter(path, kind)
+    check_reads_raw(painter, kind)
     return painter
 
 
@@ -55,21 +48,9 @@ def view(seen: PrivateFeatures, guess: Guess, painter: Painter, size: Size) -> I
 
     Raises InputError as `paint` does.
     """
-    return paint(at_size(_for(recovered(seen, guess), painter), size), painter)
+    return paint(at_size(recovered(seen, guess), size), painter)
 
 
 def resized(image: Image, size: Size) -> Image:
     """The image itself at that size, to compare with."""
     return np.asarray(cv2.resize(image, size, interpolation=cv2.INTER_AREA), np.uint8)
-
-
-def _read_as(kind: str) -> str:
-    """The kind of inverter that serves `kind` too."""
-    return "sift" if kind == "rootsift" else kind
-
-
-def _for(features: Features, painter: Painter) -> Features:
-    """RootSIFT squared is SIFT but for its norm, which no inverter reads."""
-    if features.kind != "rootsift" or painter.inverter.encoding.kind == "rootsift":
-        return features
-    return replace(features, kind="sift", descriptors=Points(features.descriptors.values**2))
