@@ -41,9 +41,10 @@ def inversion(
             show_default="the papers', lattice, vertex, posterior",
         ),
     ] = None,
-    leave_out: Annotated[str, typer.Option(help="SCHEME:ATTACK not to run, or none: these take minutes each.")] = (
-        "sub-hybrid-8:vertex,sub-hybrid-16:vertex"
-    ),
+    leave_out: Annotated[
+        str,
+        typer.Option(help="SCHEME:ATTACK not to run, separated by commas, or none: the default takes minutes each."),
+    ] = "sub-hybrid-16:vertex",
     geometry: Annotated[
         str, typer.Option(help="What is sent of keypoints: positions, or full (scale, orientation, response too).")
     ] = "positions",

@@ -23,7 +23,6 @@ Seen = TypeVar("Seen", bound=Features | PrivateFeatures)
 
 BUILT_IN = "the built-in inverter"
 _GREY = 127
-_NEVER_NEGATIVE = ("sift", "rootsift")
 _OPTIONS = ("then", "strategy", "dimension", "confounders", "epsilon", "subset_size")
 
 
@@ -113,13 +112,12 @@ def training_command(seen: Features | PrivateFeatures) -> str:
 def recovered(seen: PrivateFeatures, guess: Guess) -> Features:
     """What an attack takes for the raw features behind `seen`, for an inverter of raw ones.
 
-    Whoever recovers SIFT knows that it is never negative; a guess of nothing at all becomes one of no direction.
+    A guess of nothing at all becomes one of no direction. Negative values stay, though SIFT has none: cutting them off
+    makes pictures slightly worse.
     """
-    kind, values = base_kind(seen.kind), np.array(guess.values)
-    if kind in _NEVER_NEGATIVE:
-        values = np.maximum(values, 0)
+    values = np.array(guess.values)
     values[~values.any(axis=1)] = 1 / np.sqrt(values.shape[1])
-    return Features(Points(values), kind, seen.keypoints, seen.image_size)
+    return Features(Points(values), base_kind(seen.kind), seen.keypoints, seen.image_size)
 
 
 def blank(image: Image) -> Image:
