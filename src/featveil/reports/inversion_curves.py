@@ -60,12 +60,12 @@ def draw_inversion(rows: Sequence[InversionRow], path: str | Path, title: str = 
 
 
 def _most_dimensions(rows: Sequence[InversionRow]) -> list[InversionRow]:
-    """The rows of the lifting strategy with most dimensions."""
+    """The rows of the lifting strategy with most dimensions; among equals with most attacks."""
     strategies: dict[str, list[InversionRow]] = {}
     for row in rows:
         if row.defense == "lifting" and row.strategy is not None and row.dimension is not None:
             strategies.setdefault(row.strategy, []).append(row)
-    return max(strategies.values(), key=lambda found: len({row.dimension for row in found}), default=[])
+    return max(strategies.values(), key=lambda found: (len({row.dimension for row in found}), len(found)), default=[])
 
 
 def _curves(rows: Sequence[InversionRow]) -> dict[str, list[InversionRow]]:
