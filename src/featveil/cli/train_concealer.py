@@ -13,10 +13,12 @@ from rich.progress import Progress as Bar
 
 from featveil.cli.benching import real_numbers
 from featveil.cli.console import Json, progress, show, stderr, table
-from featveil.cli.train import Cache, Images, Threads, stoppable_training
+from featveil.cli.train import Cache, Device, Images, Threads, stoppable_training
+from featveil.core.errors import InputError
 
 if TYPE_CHECKING:
-    from featveil.learning.adversarial import Preset, Progress
+    from featveil.learning.adversarial import Progress
+    from featveil.learning.concealer_presets import Preset
 
 _LAMBDAS = {"cpu": "0.1,1,2.5", "paper": "0.001,0.01,0.1,0.25,1,2.5"}
 
@@ -57,6 +59,7 @@ def concealer(
     cache: Cache = None,
     seed: Annotated[int, typer.Option(help="Of the networks' beginning and of what each step sees.")] = 0,
     threads: Threads = None,
+    device: Device = "cpu",
     data_note: Annotated[str, typer.Option(help="For the card: where the photographs are from.")] = "",
     licence: Annotated[str, typer.Option(help="For the card: under which terms the network may be used.")] = "",
     as_json: Json = False,
@@ -72,15 +75,16 @@ def concealer(
     from featveil.learning import require_torch
 
     require_torch()
-    from featveil.core.files import make_folder
     from featveil.datasets import load_phototour
     from featveil.extractors import make_describer
-    from featveil.learning.adversarial import PRESETS, use_threads
+    from featveil.learning.adversarial import use_threads
+    from featveil.learning.concealer_presets import PRESETS
     from featveil.tasks.concealer_training import Request, train_concealer
     from featveil.tasks.inverter_training import check_geometry
 
     use_threads(threads)
-    strengths = tuple(dict.fromkeys(real_numbers(lambdas or _LAMBDAS[preset.value], "--lambdas")))
+    wanted = _LAMBDAS[preset.value] if lambdas is None else lambdas
+    strengths = tuple(dict.fromkeys(real_numbers(wanted, "--lambdas")))
     plan = _changed(PRESETS[preset.value], joint_steps, joint_rate, initial_steps)
     describer = make_describer(extractor, weights)
     request = Request(
@@ -93,12 +97,14 @@ def concealer(
         loss,
         loss_weights,
         seed,
+        device,
         data_note,
         licence,
     )
-    sets = load_phototour(patches), None if validation is None else load_phototour(validation)
-    make_folder(out)
     files = [out / f"{extractor}-{strength:g}.safetensors" for strength in strengths]
+    if len(set(files)) < len(files):
+        raise InputError("two lambdas are the same in six digits, which name the files: leave one out")
+    sets = load_phototour(patches), None if validation is None else load_phototour(validation)
     with stoppable_training(out), progress("preparing") as preparing, stages() as training:
         cards = train_concealer(request, *sets, files, cache or out / "samples", preparing, training)
     show({"out": [str(path) for path in files], "cards": cards}, as_json, _summary(files, cards))
@@ -109,15 +115,17 @@ def _changed(
 ) -> "Preset":
     """The preset with what was said otherwise."""
     joint, before = preset.joint, preset.reconstruction
-    joint = replace(joint, steps=joint_steps or joint.steps, rate=joint_rate or joint.rate)
-    return replace(preset, joint=joint, reconstruction=replace(before, steps=initial_steps or before.steps))
+    joint = joint if joint_steps is None else replace(joint, steps=joint_steps)
+    joint = joint if joint_rate is None else replace(joint, rate=joint_rate)
+    before = before if initial_steps is None else replace(before, steps=initial_steps)
+    return replace(preset, joint=joint, reconstruction=before)
 
 
 def _summary(files: list[Path], cards: list[dict[str, Any]]) -> Any:
     rows: list[tuple[object, ...]] = []
     for path, card in zip(files, cards, strict=True):
         rates = card["false_positive_rate_95"]
-        rows.append((path, f"{card['lambda']:g}", f"{rates['raw']:.2%}", f"{rates['concealed']:.2%}"))
+        rows.append((path.name, f"{card['lambda']:g}", f"{rates['raw']:.2%}", f"{rates['concealed']:.2%}"))
     return table("network", "lambda", "FPR95 raw", "FPR95 concealed", rows=rows)
 
 

@@ -5,6 +5,7 @@ must be measured with an inverter trained afresh on it: the one trained here has
 """
 
 import math
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,49 +16,18 @@ import torch
 from torch import Tensor
 
 from featveil.core.arrays import Float32
-from featveil.core.errors import FeatveilError, InputError
+from featveil.core.errors import FeatveilError, FormatError, InputError
 from featveil.learning.checkpoints import check_same, load_checkpoint, save_checkpoint
+from featveil.learning.concealer_presets import STAGES, Preset, Stage
 from featveil.learning.concealing import NinjaNet, utility_loss
-from featveil.learning.inversion import Inverter
+from featveil.learning.interrupts import whole_step
+from featveil.learning.inversion import Inverter, check_architecture
 from featveil.learning.losses import Loss
-from featveil.learning.training import Sample, collate, reduced_precision
+from featveil.learning.training import Sample, collate, find_device, reduced_precision
 
-STAGES = ("utility", "reconstruction", "joint")
 _CLIP = 1.0
 _SAVE_EVERY = 100  # steps
 _REPORTED = 20  # steps that a reported loss is the mean of
-
-
-@dataclass(frozen=True)
-class Stage:
-    """`steps` of a stage, with `pairs` of patches, `pieces` of photographs and a learning `rate` each."""
-
-    steps: int
-    rate: float
-    pairs: int = 0
-    pieces: int = 0
-
-
-@dataclass(frozen=True)
-class Preset:
-    """How the three stages are trained. `selects`: the state with the best FPR95 is kept, not the last."""
-
-    utility: Stage
-    reconstruction: Stage
-    joint: Stage
-    selects: bool = False
-
-    def __post_init__(self) -> None:
-        for stage in (self.utility, self.reconstruction, self.joint):
-            if stage.steps < 1 or not 0 < stage.rate < 1:
-                raise InputError("each stage has at least one step and a rate between 0 and 1")
-
-
-PRESETS = {
-    "cpu": Preset(Stage(3000, 1e-3, pairs=512), Stage(1200, 1.2e-3, pieces=4), Stage(1200, 3e-4, 512, 4)),
-    # Epochs of the paper counted in steps: 200 of liberty's pairs, 200 and 20 of MegaDepth.
-    "paper": Preset(Stage(90_000, 1e-2, 1024), Stage(300_000, 1e-4, pieces=64), Stage(30_000, 1e-5, 968, 64), True),
-}
 
 
 def use_threads(count: int | None) -> None:
@@ -103,17 +73,28 @@ class ConcealerTrainer:
     """
 
     def __init__(
-        self, size: int, columns: int, loss: Loss, preset: Preset, seed: int, identity: dict[str, Any]
+        self,
+        size: int,
+        columns: int,
+        loss: Loss,
+        preset: Preset,
+        seed: int,
+        identity: dict[str, Any],
+        device: str = "cpu",
     ) -> None:
+        check_architecture("unet", preset.inverter)
+        self.device = find_device(device)
         torch.manual_seed(seed)
-        self.ninja, self.inverter = NinjaNet(size), Inverter(columns)
-        self.inverter = self.inverter.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.ninja, self.inverter = NinjaNet(size), Inverter(columns, size=preset.inverter)
+        self.ninja = self.ninja.to(self.device)
+        self.inverter = self.inverter.to(self.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.loss, self.preset, self.size = loss, preset, size
-        self.identity = {**identity, "seed": seed}
-        self.device = torch.device("cpu")
+        self.identity = {**identity, "preset": preset.stated(), "seed": seed}
         self.done = dict.fromkeys(STAGES, 0)
+        self.seconds = dict.fromkeys(STAGES, 0.0)
         self.history: list[list[float]] = []
         self._best: tuple[float, dict[str, Tensor]] | None = None
+        self._whole = True  # no step is half-taken
 
     def run(
         self,
@@ -125,16 +106,17 @@ class ConcealerTrainer:
     ) -> NinjaNet:
         """The trained network for privacy parameter `strength` (lambda). Ctrl-C saves, and the next run goes on.
 
-        Raises FeatveilError when a loss is no number; the last good state stays in the file.
+        Raises FeatveilError when a loss or its gradient is no number: the last good state stays in the file. Raises
+        InputError for files of another training, FormatError for damaged ones.
         """
-        self._optimisers("utility")
-        if initial.exists():
-            self._load(initial, self.identity)
-        for stage in STAGES[:2]:
-            self._stage(stage, source, 0.0, initial, self.identity, report)
         identity = {**self.identity, "lambda": strength}
+        self._optimisers("utility")
         if checkpoint.exists():
             self._load(checkpoint, identity)
+        elif initial.exists():
+            self._load(initial, self.identity, shared=True)
+        for stage in STAGES[:2]:
+            self._stage(stage, source, 0.0, initial, self.identity, report)
         self._stage("joint", source, strength, checkpoint, identity, report)
         if self._best is not None:
             self.ninja.load_state_dict(self._best[1])
@@ -144,7 +126,7 @@ class ConcealerTrainer:
         """What the network makes of raw descriptors (n, d) at the moment."""
         self.ninja.eval()
         with torch.inference_mode():
-            return np.asarray(self.ninja(torch.from_numpy(values)).numpy(), np.float32)
+            return np.asarray(self.ninja(self._tensor(values)).cpu().numpy(), np.float32)
 
     def _stage(
         self,
@@ -163,17 +145,33 @@ class ConcealerTrainer:
         losses: list[tuple[float, float]] = []
         try:
             while self.done[stage] < plan.steps:
-                losses.append(self._step(stage, plan, source, strength))
-                self.done[stage] += 1
-                if stage == "joint" and self.done[stage] % max(1, plan.steps // 20) == 0:
-                    self._measure(source)
-                if self.done[stage] % _SAVE_EVERY == 0:
-                    self._save(path, identity)
+                with whole_step():
+                    losses.append(self._advance(stage, plan, source, strength))
+                    if self.done[stage] % _SAVE_EVERY == 0:
+                        self._save(path, identity)
                 utility, reconstruction = np.mean(losses[-_REPORTED:], axis=0)
                 report(Progress(stage, self.done[stage], plan.steps, float(utility), float(reconstruction)))
+        except _NoNumberError as error:
+            there = path.exists() or (losses and self._whole)
+            kept = f"the last good state is in {path}" if there else f"nothing of stage {stage} was saved yet"
+            raise FeatveilError(
+                f"the loss or its gradient is no number after {self.done[stage]} steps of stage {stage}: {kept}; train"
+                " with a smaller rate and under another name"
+            ) from error
         finally:
-            if losses:
+            if losses and self._whole:
                 self._save(path, identity)
+
+    def _advance(self, stage: str, plan: Stage, source: Source, strength: float) -> tuple[float, float]:
+        """One step, and where it is due a measurement of the third stage; returns both losses."""
+        began = time.monotonic()
+        losses = self._step(stage, plan, source, strength)
+        self.done[stage] += 1
+        if stage == "joint" and self.done[stage] % max(1, plan.steps // 20) == 0:
+            self._measure(source)
+        self.seconds[stage] += time.monotonic() - began
+        self._whole = True
+        return losses
 
     def _step(self, stage: str, plan: Stage, source: Source, strength: float) -> tuple[float, float]:
         step = self.done[stage]
@@ -192,7 +190,7 @@ class ConcealerTrainer:
     def _conceal_step(self, source: Source, plan: Stage, step: int, strength: float) -> float:
         """Lines 8 to 10 of Algorithm 1: the concealing network keeps utility and worsens reconstruction."""
         self.ninja.train()
-        first, second = (torch.from_numpy(values) for values in source.pairs(step, plan.pairs))
+        first, second = (self._tensor(values) for values in source.pairs(step, plan.pairs))
         utility = utility_loss(self.ninja(first), self.ninja(second))
         total = utility
         if strength:
@@ -218,12 +216,12 @@ class ConcealerTrainer:
         return self.loss(painted.float(), images)
 
     def _update(self, optimiser: torch.optim.Optimizer, loss: Tensor) -> None:
-        if not math.isfinite(float(loss.detach())):
-            raise FeatveilError("the loss is no number: train with a smaller rate; the last good state is kept")
         optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
-        for group in optimiser.param_groups:
-            torch.nn.utils.clip_grad_norm_(group["params"], _CLIP)
+        norms = [torch.nn.utils.clip_grad_norm_(group["params"], _CLIP) for group in optimiser.param_groups]
+        if not math.isfinite(float(loss.detach()) + sum(float(norm) for norm in norms)):
+            raise _NoNumberError
+        self._whole = False
         optimiser.step()
 
     def _measure(self, source: Source) -> None:
@@ -232,39 +230,74 @@ class ConcealerTrainer:
         if self.preset.selects and (self._best is None or rate < self._best[0]):
             self._best = rate, {name: value.clone() for name, value in self.ninja.state_dict().items()}
 
+    def _tensor(self, values: Float32) -> Tensor:
+        return torch.from_numpy(values).to(self.device)
+
     def _optimisers(self, stage: str) -> None:
         rate = getattr(self.preset, stage).rate
         self.of_ninja = torch.optim.Adam(self.ninja.parameters(), rate, betas=(0.9, 0.999))
         self.of_inverter = torch.optim.Adam(self.inverter.parameters(), rate, betas=(0.9, 0.99))
 
-    def _parts(self) -> dict[str, Any]:
-        return {"ninja": self.ninja, "inverter": self.inverter}
+    def _parts(self) -> dict[str, tuple[torch.nn.Module, torch.optim.Optimizer]]:
+        return {"ninja": (self.ninja, self.of_ninja), "inverter": (self.inverter, self.of_inverter)}
 
     def _save(self, path: Path, identity: dict[str, Any]) -> None:
         tensors: dict[str, Tensor] = {}
-        for part, network in self._parts().items():
+        for part, (network, optimiser) in self._parts().items():
             tensors |= {f"{part}.{name}": value for name, value in network.state_dict().items()}
-            for place, state in getattr(self, f"of_{part}").state_dict()["state"].items():
+            for place, state in optimiser.state_dict()["state"].items():
                 tensors |= {f"{part}-moments.{place}.{key}": value for key, value in state.items()}
-        state = {"identity": identity, "done": self.done, "history": self.history}
+        told: dict[str, Any] = {"identity": identity, "done": self.done, "history": self.history}
+        told["seconds"] = self.seconds
         if self._best is not None:
             tensors |= {f"best.{name}": value for name, value in self._best[1].items()}
-            state["best"] = self._best[0]
-        save_checkpoint(path, tensors, state)
+            told["best"] = self._best[0]
+        save_checkpoint(path, tensors, told)
 
-    def _load(self, path: Path, identity: dict[str, Any]) -> None:
+    def _load(self, path: Path, identity: dict[str, Any], shared: bool = False) -> None:
+        """Go on from `path`; of a `shared` file it does not matter how the third stage is to be trained."""
         tensors, state = load_checkpoint(path)
-        check_same(path, state.get("identity", {}), identity)
-        self.done, self.history = dict(state["done"]), state["history"]
-        for part, network in self._parts().items():
-            network.load_state_dict({name: tensors[f"{part}.{name}"] for name in network.state_dict()})
-            moments: dict[int, dict[str, Tensor]] = {}
-            for name, value in tensors.items():
-                if name.startswith(f"{part}-moments."):
-                    _, place, key = name.split(".")
-                    moments.setdefault(int(place), {})[key] = value
-            optimiser = getattr(self, f"of_{part}")
-            optimiser.load_state_dict({**optimiser.state_dict(), "state": moments})
-        if "best" in state:
-            best = {name: tensors[f"best.{name}"] for name in self.ninja.state_dict()}
-            self._best = float(state["best"]), best
+        stored: Any = state.get("identity")
+        if shared:
+            advice = "go on with that, or name another --cache"
+            check_same(path, _first_stages(stored), _first_stages(identity), advice=advice)
+        else:
+            check_same(path, stored, identity)
+        try:
+            done = {stage: int(state["done"][stage]) for stage in STAGES}
+            seconds = {stage: float(state.get("seconds", {}).get(stage, 0.0)) for stage in STAGES}
+            history = [list(entry) for entry in state["history"]]
+            best = {name: tensors[f"best.{name}"] for name in self.ninja.state_dict()} if "best" in state else None
+            for part, (network, optimiser) in self._parts().items():
+                network.load_state_dict({name: tensors[f"{part}.{name}"] for name in network.state_dict()})
+                moments = _moments(tensors, f"{part}-moments.", list(network.parameters()))
+                optimiser.load_state_dict({**optimiser.state_dict(), "state": moments})
+            self._best = None if best is None else (float(state["best"]), best)
+        except (LookupError, ValueError, TypeError, AttributeError, RuntimeError) as error:
+            raise FormatError(f"{path} is no checkpoint of this training, or damaged") from error
+        self.done, self.seconds, self.history = done, seconds, history
+
+
+class _NoNumberError(Exception):
+    """A loss, or its gradient, is not finite."""
+
+
+def _first_stages(identity: Any) -> Any:
+    """What decides the first two stages."""
+    if not isinstance(identity, dict) or not isinstance(identity.get("preset"), dict):
+        return identity
+    preset = {name: value for name, value in identity["preset"].items() if name not in ("joint", "selects")}
+    return {**identity, "preset": preset}
+
+
+def _moments(tensors: dict[str, Tensor], prefix: str, parameters: list[Tensor]) -> dict[int, dict[str, Tensor]]:
+    """The state of an optimiser, laid out in memory as it makes it, which a file does not tell."""
+    moments: dict[int, dict[str, Tensor]] = {}
+    for name, value in tensors.items():
+        if name.startswith(prefix):
+            place, key = name.removeprefix(prefix).split(".")
+            like = parameters[int(place)].detach() if value.ndim else value
+            if like.shape != value.shape:
+                raise ValueError(name)
+            moments.setdefault(int(place), {})[key] = torch.empty_like(like).copy_(value)
+    return moments

@@ -42,20 +42,23 @@ def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     return tensors, state
 
 
-def check_same(path: Path, stored: Any, now: dict[str, Any], within: str = "") -> None:
+def check_same(
+    path: Path,
+    stored: Any,
+    now: dict[str, Any],
+    within: str = "",
+    advice: str = "go on with that, or name another file",
+) -> None:
     """Raise InputError, which names the first that differs, unless a checkpoint was made with the same settings.
 
-    `within` is the name of the setting that these are the parts of.
+    `within` is the name of the setting that these are the parts of, `advice` what to do instead.
     """
     for name, value in now.items():
         found = stored.get(name) if isinstance(stored, dict) else None
         if isinstance(value, dict) and isinstance(found, dict):
-            check_same(path, found, dict.fromkeys(found) | value, f"{within}{name}.")
+            check_same(path, found, dict.fromkeys(found) | value, f"{within}{name}.", advice)
         elif found != value:
-            raise InputError(
-                f"{path} was made with {within}{name} {_short(found)}, not {_short(value)}: go on with that, or name"
-                " another file"
-            )
+            raise InputError(f"{path} was made with {within}{name} {_short(found)}, not {_short(value)}: {advice}")
 
 
 def _short(value: object) -> str:

@@ -3,9 +3,10 @@
 The base descriptor is never changed: it describes all patches once, and features of photographs are extracted once.
 """
 
-import time
+import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,25 +15,32 @@ import numpy as np
 import featveil
 from featveil.core import InputError
 from featveil.core.arrays import Float32, Integers
-from featveil.core.files import check_folder
+from featveil.core.files import make_folder
 from featveil.datasets import PatchSet
-from featveil.extractors import PatchDescriber
+from featveil.extractors import NetworkDescriber, PatchDescriber
 from featveil.formats.networks import save_network
+from featveil.learning import require_torch
+from featveil.learning.concealer_presets import Preset
 from featveil.learning.encodings import Encoding, Geometry, cells
 from featveil.metrics.patches import false_positive_rate
+from featveil.tasks.generators import check_seed
 from featveil.tasks.photo_samples import Pieces, Recipe, make_pieces
 from featveil.tasks.resuming import Report
 
 if TYPE_CHECKING:
-    from featveil.learning.adversarial import Preset, Progress
+    from featveil.learning.adversarial import ConcealerTrainer, Progress
     from featveil.learning.training import Sample
 
 _HELD_OUT = 10  # every so many points are for validation, where no other set is given
 _MOST_PAIRS = 20_000
+_STRONGEST = 1e6
 
 
 class Tracks:
-    """Descriptors (n, d) of patches, and which point each shows: pairs of one point are drawn from them."""
+    """Descriptors (n, d) of patches, and which point each shows: pairs of one point are drawn from them.
+
+    Raises InputError unless two points at least are shown by two patches each.
+    """
 
     def __init__(self, values: Float32, points: Integers) -> None:
         order = np.argsort(points, kind="stable")
@@ -40,8 +48,11 @@ class Tracks:
         _, starts, counts = np.unique(points[order], return_index=True, return_counts=True)
         several = counts > 1
         self._starts, self._counts = starts[several], counts[several]
-        if not len(self._starts):
-            raise InputError("no point is shown by two patches: a concealer learns from matching ones")
+        if len(self._starts) < 2:
+            raise InputError(
+                f"{len(self._starts)} points are shown by two patches or more: a concealer learns which patches match,"
+                " and which do not; give a larger set"
+            )
 
     def __len__(self) -> int:
         return len(self._starts)
@@ -110,21 +121,23 @@ class Request:
 
     images: Path
     describer: PatchDescriber
-    preset: "Preset"
+    preset: Preset
     strengths: Sequence[float] = (1.0,)
     geometry: Geometry = "full"
     start: Path | None = None
     loss: str = "structure"
     loss_weights: Path | None = None
     seed: int = 0
+    device: str = "cpu"
     data_note: str = ""
     licence: str = ""
 
     def __post_init__(self) -> None:
-        if not self.strengths or any(not 0 <= strength < 1e6 for strength in self.strengths):
-            raise InputError("lambda must be a number of at least 0")
+        if not self.strengths or any(not 0 <= strength < _STRONGEST for strength in self.strengths):
+            raise InputError(f"lambda must be a number of at least 0 and below {_STRONGEST:,.0f}")
         if self.geometry == "either":
             raise InputError("the inverter that is trained along sees positions or full geometry")
+        check_seed(self.seed)
 
 
 def describe_tracks(patches: PatchSet, describer: PatchDescriber, report: Report) -> tuple[Float32, Integers]:
@@ -150,44 +163,36 @@ def train_concealer(
     """Train one network for each lambda, write them to `outs`, and return their cards.
 
     The first two stages are shared and kept in `cache`. A stopped call goes on when it is repeated. Raises
-    MissingExtraError without torch, InputError for data that cannot be used.
+    MissingExtraError without torch, InputError for data that cannot be used and for files of another training.
     """
+    require_torch()
     from featveil.learning.adversarial import ConcealerTrainer
     from featveil.learning.losses import make_loss
-    from featveil.learning.training import start_from
+    from featveil.learning.training import find_device, start_from
 
-    for out in outs:
-        check_folder(out.parent)
     kind, loss = request.describer.kind, make_loss(request.loss, request.loss_weights)
-    make_pieces(request.images, cache, Recipe(kind), preparing)
+    initial = cache / f"concealer-{kind}-{request.seed}.safetensors"
+    find_device(request.device)
+    checkpoints = [out.with_name(f"{out.stem}.checkpoint.safetensors") for out in outs]
+    begun = initial.exists() or all(path.exists() for path in checkpoints)
+    if request.start is not None and not request.start.is_file() and not begun:
+        raise InputError(f"there is no checkpoint {request.start}")
+    weights = request.describer.weights if isinstance(request.describer, NetworkDescriber) else None
+    make_pieces(request.images, cache, Recipe(kind, weights=weights), preparing)
+    for out in outs:
+        make_folder(out.parent)
     source = _source(request, patches, validation, Pieces(cache, kind, "training"), preparing)
     identity = _identity(request, patches)
     cards = []
-    for strength, out in zip(request.strengths, outs, strict=True):
+    for strength, out, checkpoint in zip(request.strengths, outs, checkpoints, strict=True):
         size, columns = source.encoding.size, source.encoding.columns
-        trainer = ConcealerTrainer(size, columns, loss, request.preset, request.seed, identity)
-        if request.start is not None:
+        trainer = ConcealerTrainer(size, columns, loss, request.preset, request.seed, identity, request.device)
+        if request.start is not None and not initial.exists() and not checkpoint.exists():
             start_from(trainer.inverter, request.start)
-        started = time.monotonic()
-        checkpoint = out.with_name(f"{out.stem}.checkpoint.safetensors")
-        network = trainer.run(
-            source,
-            strength,
-            cache / f"concealer-{kind}-{request.seed}.safetensors",
-            checkpoint,
-            lambda progress, strength=strength: training(strength, progress),  # type: ignore[misc]
-        )
-        card = identity | {
-            "featveil": featveil.__version__,
-            "minutes": round((time.monotonic() - started) / 60, 1),
-            "false_positive_rate_95": {
-                "raw": source.false_rate(lambda values: values),
-                "concealed": source.false_rate(trainer.conceal),
-                "during_joint_training": trainer.history,
-            },
-            "validation": "held-out points" if validation is None else validation.name,
-            "data": request.data_note,
-            "licence": request.licence,
+        told = partial(training, strength)
+        network = trainer.run(source, strength, initial, checkpoint, told)
+        card = _card(request, trainer, source) | {
+            "validation": "held-out points" if validation is None else validation.name
         }
         save_network(out, *network.weights(), kind, strength, card)
         cards.append({"lambda": strength, **card})
@@ -200,31 +205,49 @@ def _source(
     if not len(photographs):
         raise InputError("too few photographs: none is on the training side")
     values, points = describe_tracks(patches, request.describer, report)
-    held = np.unique(points, return_inverse=True)[1] % _HELD_OUT == 0
-    training, other = Tracks(values[~held], points[~held]), Tracks(values[held], points[held])
-    if validation is not None:
-        training, other = Tracks(values, points), Tracks(*describe_tracks(validation, request.describer, report))
     size = photographs[0].features.descriptors.size
     if size != values.shape[1]:
         raise InputError(f"patches have descriptors of size {values.shape[1]}, photographs of size {size}")
+    if validation is None:
+        held = np.unique(points, return_inverse=True)[1] % _HELD_OUT == 0
+        training, other = Tracks(values[~held], points[~held]), Tracks(values[held], points[held])
+    else:
+        training, other = Tracks(values, points), Tracks(*describe_tracks(validation, request.describer, report))
     return ConcealerSource(
         training, other, photographs, Encoding(request.describer.kind, size, geometry=request.geometry), request.seed
     )
 
 
 def _identity(request: Request, patches: PatchSet) -> dict[str, Any]:
-    return {
+    """What decides how a training goes, beside preset, seed and lambda: one that goes on must share it."""
+    made = {
         "kind": request.describer.kind,
         "describer": request.describer.digest,
-        "preset": asdict(request.preset),
         "loss": request.loss,
         "geometry": request.geometry,
         "start": None if request.start is None else request.start.name,
         "patches": [patches.name, len(patches)],
+    }
+    if request.loss_weights is not None:
+        made["loss_weights"] = hashlib.sha256(request.loss_weights.read_bytes()).hexdigest()
+    return made
+
+
+def _card(request: Request, trainer: "ConcealerTrainer", source: ConcealerSource) -> dict[str, Any]:
+    return trainer.identity | {
+        "featveil": featveil.__version__,
+        "minutes": round(sum(trainer.seconds.values()) / 60, 1),
+        "false_positive_rate_95": {
+            "raw": source.false_rate(lambda values: values),
+            "concealed": source.false_rate(trainer.conceal),
+            "during_joint_training": trainer.history,
+        },
+        "data": request.data_note,
+        "licence": request.licence,
     }
 
 
 def _distinct(total: int, count: int, rng: np.random.Generator) -> Integers:
     """`count` different numbers below `total`, which is much larger."""
     found = np.unique(rng.integers(total, size=2 * count))
-    return rng.permutation(found)[:count]
+    return rng.permutation(found if len(found) >= count else total)[:count]
