@@ -36,6 +36,10 @@ def test_it_computes_what_the_formula_says() -> None:
     np.testing.assert_allclose(network.apply(values), [slow(network, value) for value in values], atol=1e-6)
 
 
+def test_tables_know_it_by_lambda_and_digest() -> None:
+    assert small(lambda_=2.5).name == f"concealer-2.5-{small().digest[:8]}"
+
+
 def test_many_rows_give_what_few_give_and_none_gives_none() -> None:
     values = np.random.default_rng(1).random((9000, 3)).astype(np.float32)
     np.testing.assert_allclose(small().apply(values)[8190:8200], small().apply(values[8190:8200]), atol=1e-6)

@@ -10,8 +10,10 @@ import pytest
 from featveil.core import InputError
 from featveil.core.records import Record, append_records, read_records
 from featveil.datasets import HPatches, load_hpatches
+from featveil.defenses import Lifting
 from featveil.tasks import matching
 from featveil.tasks.matching import Scheme, Settings, make_schemes, run, run_resumable
+from networks import identity_network, random_network
 from scenes import draw_turned_views
 
 SETTINGS = Settings(max_features=300)
@@ -147,6 +149,44 @@ def test_schemes_that_cannot_be() -> None:
     with pytest.raises(InputError, match="seed"):
         Settings(seed=-1)
     assert len(make_schemes("sift")) == 21
+
+
+def test_concealed_descriptors_are_matched_with_concealed_ones(dataset: HPatches) -> None:
+    same, mixed, blind = identity_network(), random_network(), random_network(rank=0)
+    schemes = [Scheme(), *(Scheme(network=network) for network in (same, mixed, blind))]
+    records = list(run(dataset, schemes, SETTINGS))
+    raw = mean_at(records, 3, "raw", "point-to-point")
+    assert mean_at(records, 3, same.name, "point-to-point") == pytest.approx(raw, abs=1e-3)
+    assert abs(mean_at(records, 3, mixed.name, "point-to-point") - raw) < 0.1
+    assert mean_at(records, 3, blind.name, "point-to-point") < 0.1
+    told = next(record for record in records if record.scheme == mixed.name).parameters
+    assert told["strategy"] == mixed.name == f"concealer-1-{mixed.digest[:8]}"
+    assert (told["dimension"], told["lambda"], told["network"]) == (0, 1.0, mixed.digest[:16])
+
+
+def test_another_network_of_the_same_name_does_not_mix(dataset: HPatches, tmp_path: Path) -> None:
+    run_resumable(dataset, [Scheme(network=random_network())], SETTINGS, tmp_path / "r.jsonl")
+    told = (tmp_path / "r.jsonl").read_text(encoding="utf-8").replace(random_network().digest[:16], "0" * 16)
+    (tmp_path / "r.jsonl").write_text(told, encoding="utf-8")
+    with pytest.raises(InputError, match="made with network 0000"):
+        run_resumable(dataset, [Scheme(network=random_network())], SETTINGS, tmp_path / "r.jsonl")
+    with pytest.raises(InputError, match="conceals and then lifts"):
+        Scheme(Lifting("random", 2), network=random_network())
+
+
+def test_a_learned_descriptor_is_known_by_its_weights(dataset: HPatches, tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch", reason="networks: pip install 'featveil[learning]'")
+    from featveil.learning.patch_networks import HardTFeat
+
+    for seed in range(2):
+        torch.manual_seed(seed)
+        torch.save(HardTFeat().state_dict(), tmp_path / f"{seed}.pth")
+    first, second = (Settings("hardtfeat", 30, weights=tmp_path / f"{seed}.pth") for seed in range(2))
+    records = run_resumable(dataset, [Scheme()], first, tmp_path / "r.jsonl")
+    assert mean_at(records, 10, "raw", "point-to-point") > 0.3
+    assert len(str(records[0].parameters["weights"])) == 16 and records[0].parameters["kind"] == "hardtfeat"
+    with pytest.raises(InputError, match="made with weights"):
+        run_resumable(dataset, [Scheme()], second, tmp_path / "r.jsonl")
 
 
 def test_a_real_pair(real_data: Path) -> None:

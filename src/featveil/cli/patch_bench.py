@@ -69,7 +69,7 @@ def _schemes(concealers: list[Path], kind: str) -> "Mapping[str, Transform]":
         network = load_network(path)
         if network.kind != kind:
             raise InputError(f"{path} conceals {network.kind} descriptors, not {kind}")
-        schemes[f"concealer-{network.lambda_:g}-{network.digest[:8]}"] = concealing(network)
+        schemes[network.name] = concealing(network)
     return schemes | {"chance": chance}
 
 

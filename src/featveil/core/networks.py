@@ -78,6 +78,11 @@ class ConcealingNetwork:
             digest.update(np.ascontiguousarray(weights, "<f4").data)
         return digest.hexdigest()
 
+    @property
+    def name(self) -> str:
+        """A short name for tables, by lambda and digest: concealer-2.5-1a2b3c4d."""
+        return f"concealer-{self.lambda_:g}-{self.digest[:8]}"
+
     @cached_property
     def concealed_kind(self) -> str:
         """The kind of what it gives."""

@@ -1,20 +1,23 @@
-"""Image matching (Dusmanu et al. 2021, section 4.2): mean matching accuracy of raw and lifted descriptors.
+"""Image matching (Dusmanu et al. 2021, section 4.2): mean matching accuracy of raw, lifted and concealed descriptors.
 
 A scheme is raw descriptors, or a lifting strategy and dimension under one of two distances. Point-to-subspace
 leaves image 1 raw and makes image k private (localization in a known map); subspace-to-subspace makes both
 private. Every image is lifted once for each strategy and dimension, as one release that serves all its pairs.
+Concealed descriptors are compared with concealed ones, so the network is put on both sides.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import product
 from pathlib import Path
 
-from featveil.core import Features, Flats, InputError, Keypoints
+from featveil.core import ConcealingNetwork, Features, Flats, InputError, Keypoints, Points
 from featveil.core.records import Parameter, Record
 from featveil.datasets import HPatches, ImagePair, Scene
 from featveil.defenses import STRATEGIES, Lifting
-from featveil.extractors import extract
+from featveil.extractors import Extractor, make_extractor, read_image
+from featveil.extractors.describers import NetworkDescriber
 from featveil.matching import NearestMatcher
 from featveil.metrics import matching_accuracy, transfer_errors
 from featveil.tasks.generators import check_seed, image_generator
@@ -33,11 +36,12 @@ _KEY = ("scene", "scheme", "distance", "image")
 
 @dataclass(frozen=True)
 class Settings:
-    """What all records of one file share."""
+    """What all records of one file share; `weights` is the file of a kind that is a network."""
 
     kind: str = "sift"
     max_features: int = 2000
     seed: int = 0
+    weights: Path | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         check_seed(self.seed)
@@ -45,18 +49,31 @@ class Settings:
 
 @dataclass(frozen=True)
 class Scheme:
-    """A lifting (None: raw descriptors) and the distances that its features are matched by."""
+    """A lifting (None: points) and the distances that its features are matched by, or a network that conceals them.
+
+    Raises InputError for both.
+    """
 
     lifting: Lifting | None = None
     distances: tuple[str, ...] = (RAW,)
+    network: ConcealingNetwork | None = None
+
+    def __post_init__(self) -> None:
+        if self.network is not None and self.lifting is not None:
+            raise InputError("image matching has no scheme that conceals and then lifts")
 
     @property
     def name(self) -> str:
-        """Strategy and dimension, for example sub-hybrid-4; or raw."""
+        """Strategy and dimension, for example sub-hybrid-4; or raw, or the name of the network."""
+        if self.network is not None:
+            return self.network.name
         return "raw" if self.lifting is None else f"{self.lifting.strategy}-{self.lifting.dimension}"
 
     def parameters(self) -> dict[str, Parameter]:
-        """Strategy, dimension and, where one is drawn from, the digest of the database."""
+        """Strategy, dimension and, where one is drawn from, the digest of the database; or of the network."""
+        if self.network is not None:
+            about: dict[str, Parameter] = {"lambda": self.network.lambda_, "network": self.network.digest[:16]}
+            return {"strategy": self.name, "dimension": 0, **about}
         if self.lifting is None:
             return {"strategy": "raw", "dimension": 0}
         spec = self.lifting.spec()
@@ -128,9 +145,12 @@ class Images:
 
     def __getitem__(self, number: int) -> Features:
         if number not in self._features:
-            kind, most = self.settings.kind, self.settings.max_features
-            self._features[number] = extract(self.scene.images[number], kind, most)
+            self._features[number] = self._extractor.extract(read_image(self.scene.images[number]))
         return self._features[number]
+
+    @cached_property
+    def _extractor(self) -> Extractor:
+        return make_extractor(self.settings.kind, self.settings.max_features, self.settings.weights)
 
     def keypoints(self, number: int) -> Keypoints:
         """Their positions; every extractor of local features gives them."""
@@ -148,17 +168,21 @@ class _Lifted:
         self._private: dict[int, Flats] = {}
 
     def private(self, number: int) -> Flats:
-        lifting = self.scheme.lifting
-        if lifting is None:
-            return self.images[number].descriptors
+        lifting, network, raw = self.scheme.lifting, self.scheme.network, self.images[number].descriptors
+        if lifting is None and network is None:
+            return raw
         if number not in self._private:
-            rng = image_generator(self.seed, self.images.scene.name, number, self.scheme.name)
-            self._private[number] = lifting.privatize(self.images[number].descriptors, rng)
+            if lifting is None:
+                assert network is not None
+                self._private[number] = Points(network.apply(raw.values))
+            else:
+                rng = image_generator(self.seed, self.images.scene.name, number, self.scheme.name)
+                self._private[number] = lifting.privatize(raw, rng)
         return self._private[number]
 
     def sides(self, number: int, distance: str) -> tuple[Flats, Flats]:
         """Descriptors of image 1 and of image `number`, as `distance` compares them."""
-        one_raw = distance != "subspace-to-subspace"
+        one_raw = distance != "subspace-to-subspace" and self.scheme.network is None
         return self.images[1].descriptors if one_raw else self.private(1), self.private(number)
 
 
@@ -185,7 +209,9 @@ def _record(dataset: HPatches, scene: Scene, pair: ImagePair, lifted: _Lifted, d
 
 
 def _shared(settings: Settings) -> dict[str, Parameter]:
-    return {"kind": settings.kind, "max_features": settings.max_features}
+    made: dict[str, Parameter] = {"kind": settings.kind, "max_features": settings.max_features}
+    weights = settings.weights
+    return made if weights is None else made | {"weights": NetworkDescriber(settings.kind, weights).digest}
 
 
 def _wanted(dataset: HPatches, schemes: Sequence[Scheme]) -> dict[Key, dict[str, Parameter]]:
