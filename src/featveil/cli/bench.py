@@ -9,7 +9,18 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from featveil.cli import assumptions, attacks, inversion, localization, mapping, oracle, patch_bench, runtime, tradeoff
+from featveil.cli import (
+    assumptions,
+    attacks,
+    concealer_bench,
+    inversion,
+    localization,
+    mapping,
+    oracle,
+    patch_bench,
+    runtime,
+    tradeoff,
+)
 from featveil.cli.benching import real_numbers, split, stoppable, whole_numbers, write_reports
 from featveil.cli.console import Json, printable, show, table
 from featveil.core.files import make_folder
@@ -100,6 +111,7 @@ app.command()(inversion.inversion)
 app.command()(mapping.mapping)
 app.command()(localization.localization)
 app.command()(patch_bench.patches)
+app.command()(concealer_bench.concealers)
 app.command()(runtime.runtime)
 
 
