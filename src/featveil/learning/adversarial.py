@@ -154,10 +154,8 @@ class ConcealerTrainer:
         except _NoNumberError as error:
             there = path.exists() or (losses and self._whole)
             kept = f"the last good state is in {path}" if there else f"nothing of stage {stage} was saved yet"
-            raise FeatveilError(
-                f"the loss or its gradient is no number after {self.done[stage]} steps of stage {stage}: {kept}; train"
-                " with a smaller rate and under another name"
-            ) from error
+            told = f"the loss or its gradient is no number after {self.done[stage]} steps of stage {stage}: {kept}"
+            raise FeatveilError(f"{told}; train with a smaller rate and under another name") from error
         finally:
             if losses and self._whole:
                 self._save(path, identity)
@@ -259,10 +257,9 @@ class ConcealerTrainer:
         tensors, state = load_checkpoint(path)
         stored: Any = state.get("identity")
         if shared:
-            advice = "go on with that, or name another --cache"
-            check_same(path, _first_stages(stored), _first_stages(identity), advice=advice)
-        else:
-            check_same(path, stored, identity)
+            stored, identity = _first_stages(stored), _first_stages(identity)
+        advice = f"go on with that, or name another {'--cache' if shared else 'file'}"
+        check_same(path, stored, identity, advice=advice)
         try:
             done = {stage: int(state["done"][stage]) for stage in STAGES}
             seconds = {stage: float(state.get("seconds", {}).get(stage, 0.0)) for stage in STAGES}

@@ -12,7 +12,7 @@ from featveil.reports.figures import LEVELS, MARKERS, blank_figure, quiet, shade
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_FLOORS = {"blank": ("grey picture", "-."), "constant": ("positions alone", "--")}
+_FLOORS = {"blank": ("grey picture", "-."), "constant": ("average descriptor", "--")}
 _ARCHITECTURES = {attack: f"fresh inverter, {name}" for name, attack in TRAINED.items()}
 _LIFTED: dict[str, Any] = {"color": "#c44e00", "linewidth": 1.4}
 

@@ -126,7 +126,8 @@ _EXPLAINED = """\
 _SEEN = """\
 **direct** is an inverter trained from scratch on what the network gives, **read** one of raw descriptors; others
 recover raw descriptors first. blank: a grey picture; chance: random descriptors at the true positions; constant: the
-average descriptor at all of them. No concealer hides positions: nothing is more private than these floors.
+average descriptor at all of them, both painted by the inverter of raw descriptors. No concealer hides positions, and
+an inverter trained on these alone would see more than that: the last two are no upper bound of privacy.
 """
 
 
