@@ -3,9 +3,11 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason="networks: pip install 'featveil[learning]'")
@@ -15,7 +17,9 @@ from rich.console import Console  # noqa: E402
 
 from featveil.cli import train  # noqa: E402
 from featveil.defenses import load_network  # noqa: E402
-from featveil.inverters import load_inverter  # noqa: E402
+from featveil.extractors import extract  # noqa: E402
+from featveil.inverters import SIFT_FILE, builtin_inverter, load_inverter  # noqa: E402
+from featveil.tasks.demo import views  # noqa: E402
 from networks import write_network  # noqa: E402
 from photographs import write_photographs  # noqa: E402
 from small_inverters import TINY  # noqa: E402
@@ -123,6 +127,18 @@ def test_concealed_descriptors_can_be_trained_on(ran: Run, command: tuple[Any, .
     encoding = load_inverter(tmp_path / "raw.onnx").encoding
     assert encoding.kind == load_network(network).concealed_kind and encoding.representation == "subspaces"
     assert (card["defense"]["name"], card["defense"]["then"]) == ("concealer", "lifting")
+
+
+def test_it_may_begin_with_the_built_in_inverter(ran: Run, command: tuple[Any, ...], tmp_path: Path) -> None:
+    options = ("--size", "small", "--start", "built-in", "--steps", "1", "--rate", "1e-9")
+    card = ran(*command, *options)
+    assert card["start"] == SIFT_FILE.name
+    begun = load_inverter(tmp_path / "raw.onnx")
+    found = extract(views()[0], max_features=200)
+    assert found.keypoints is not None
+    seen = replace(found, keypoints=found.keypoints.positions_only())
+    painted, usual = (inverter.invert(seen).astype(int) for inverter in (begun, builtin_inverter()))
+    assert np.abs(painted - usual).mean() < 1 < usual.std()
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,17 @@ from featveil.core import Defense, FormatError, InputError, MissingExtraError  #
 from featveil.defenses import Concealer, Identity, Lifting, Subset, privatize  # noqa: E402
 from featveil.inverters import load_inverter  # noqa: E402
 from featveil.learning.encodings import Geometry  # noqa: E402
+from featveil.learning.inversion import make_inverter  # noqa: E402
 from featveil.learning.training import Progress, Settings  # noqa: E402
 from featveil.tasks.inverter_samples import Release, ReleasedSamples  # noqa: E402
-from featveil.tasks.inverter_training import Request, check_geometry, checkpoint_of, score, train_inverter  # noqa: E402
+from featveil.tasks.inverter_training import (  # noqa: E402
+    Request,
+    begin_with,
+    check_geometry,
+    checkpoint_of,
+    score,
+    train_inverter,
+)
 from featveil.tasks.photo_samples import Pieces, Recipe, make_pieces  # noqa: E402
 from networks import random_network  # noqa: E402
 from perceptual_weights import write_vgg16  # noqa: E402
@@ -229,6 +237,48 @@ def test_a_start_is_taken_over_and_not_needed_to_go_on(cache: Path, tmp_path: Pa
     train_inverter(lifted, tmp_path / "lifted.onnx", cache, replace(one, steps=2))
     with pytest.raises(InputError, match="there is no checkpoint"):
         train_inverter(lifted, tmp_path / "new.onnx", cache, one)
+
+
+def test_an_inverter_is_a_start_too(cache: Path, tmp_path: Path, request_of: Any) -> None:
+    train_inverter(request_of(), tmp_path / "raw.onnx", cache, replace(SETTINGS, rate=0.5, steps=4))
+    trained = {
+        name.removeprefix("best."): value
+        for name, value in load(checkpoint_of(tmp_path / "raw.onnx")).items()
+        if name.startswith("best.")
+    }
+    begun = make_inverter(request_columns(cache), "unet", TINY, seed=9)
+    begin_with(begun, tmp_path / "raw.onnx")
+    assert begun.state_dict().keys() == trained.keys()
+    for name, value in begun.state_dict().items():
+        assert torch.allclose(value, trained[name], rtol=1e-3, atol=1e-6), name
+    wider = make_inverter(request_columns(cache) + 9, "unet", TINY, seed=9)
+    fresh = wider.state_dict()["reader.0.weight"].clone()
+    begin_with(wider, tmp_path / "raw.onnx")
+    assert torch.equal(wider.state_dict()["reader.0.weight"], fresh)
+    assert torch.equal(wider.state_dict()["painter.weight"], begun.state_dict()["painter.weight"])
+    card = train_inverter(
+        request_of(defense=Lifting("random", 2), start=tmp_path / "raw.onnx"), tmp_path / "a.onnx", cache, SETTINGS
+    )
+    assert card["start"] == "raw.onnx"
+
+
+def test_what_is_no_inverter_of_this_shape_is_no_start(cache: Path, tmp_path: Path, request_of: Any) -> None:
+    train_inverter(request_of(), tmp_path / "raw.onnx", cache, SETTINGS)
+    with pytest.raises(InputError, match="another architecture or size"):
+        train_inverter(
+            request_of(architecture="uresnet", start=tmp_path / "raw.onnx"), tmp_path / "a.onnx", cache, SETTINGS
+        )
+    content = (tmp_path / "raw.onnx").read_bytes()
+    for name, damaged in {"cut": content[: len(content) // 2], "text": b"no network", "empty": b""}.items():
+        (tmp_path / f"{name}.onnx").write_bytes(damaged)
+        with pytest.raises(FormatError, match="is no usable inverter"):
+            train_inverter(request_of(start=tmp_path / f"{name}.onnx"), tmp_path / "a.onnx", cache, SETTINGS)
+    assert not (tmp_path / "a.onnx").exists()
+
+
+def request_columns(cache: Path) -> int:
+    """What a network reads of a raw feature."""
+    return samples(cache, Identity()).encoding.columns
 
 
 def load(path: Path) -> dict[str, Any]:

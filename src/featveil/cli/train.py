@@ -64,7 +64,9 @@ def inverter(
     loss_weights: Annotated[
         Path | None, typer.Option(help="Perceptual loss: weights of VGG16 or EfficientNet-lite0.")
     ] = None,
-    start: Annotated[Path | None, typer.Option(help="Begin with the network of another training's checkpoint.")] = None,
+    start: Annotated[
+        Path | None, typer.Option(help="Begin with this network: a checkpoint, an .onnx inverter, or built-in.")
+    ] = None,
     strategy: Strategy = None,
     dimension: Dimension = None,
     confounders: Confounders = None,
@@ -115,7 +117,7 @@ def inverter(
         size,
         loss,
         loss_weights,
-        start,
+        start_file(start),
         Recipe(extractor, crops, max_features, weights=weights),
         data_note,
         licence,
@@ -137,6 +139,13 @@ def attacked_defense(
             raise InputError("raw descriptors take no option of a defense")
         return Identity()
     return make_defense(name, options, database, digest).for_kind(kind)
+
+
+def start_file(named: Path | None) -> Path | None:
+    """The file that a training begins with; `built-in` is the inverter that comes with featveil."""
+    from featveil.inverters import SIFT_FILE
+
+    return SIFT_FILE if named == Path("built-in") else named
 
 
 def quality(card: dict[str, Any]) -> str:

@@ -13,7 +13,7 @@ from rich.progress import Progress as Bar
 
 from featveil.cli.benching import real_numbers
 from featveil.cli.console import Json, progress, show, stderr, table
-from featveil.cli.train import Cache, Device, Images, Threads, stoppable_training
+from featveil.cli.train import Cache, Device, Images, Threads, start_file, stoppable_training
 from featveil.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def concealer(
         str, typer.Option(help="Of keypoints, what the inverter trained along sees: positions, or full.")
     ] = "full",
     start: Annotated[
-        Path | None, typer.Option(help="Begin that inverter with the network of another training's checkpoint.")
+        Path | None, typer.Option(help="Begin that inverter with this: a checkpoint, an .onnx inverter, or built-in.")
     ] = None,
     joint_steps: Annotated[int | None, typer.Option(help="Steps of the adversarial stage.")] = None,
     joint_rate: Annotated[float | None, typer.Option(help="Learning rate of the adversarial stage.")] = None,
@@ -93,7 +93,7 @@ def concealer(
         plan,
         strengths,
         check_geometry(geometry),
-        start,
+        start_file(start),
         loss,
         loss_weights,
         seed,

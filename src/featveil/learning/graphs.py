@@ -1,5 +1,7 @@
 """A trained inverter -> its ONNX graph, node by node: the same computation as `Inverter.forward`, for any picture.
 
+And back: weights of such a file, for a training that begins with them.
+
 By hand rather than by torch's exporter, which takes half a minute and another package for what is a few operations.
 """
 
@@ -7,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import torch
 from numpy.typing import ArrayLike
 from onnx import TensorProto, helper, numpy_helper
 from torch import Tensor, nn
@@ -39,12 +42,26 @@ def make_graph(network: Inverter, columns: int) -> onnx.ModelProto:
     )
 
 
+def read_weights(content: bytes, network: Inverter) -> dict[str, Tensor]:
+    """What a file of `make_graph` holds for each parameter of `network`, by its name, whatever its shape.
+
+    For files that were checked before: onnx alone would follow references to other files.
+    """
+    nodes = _Nodes()
+    _paint(nodes, network)
+    names = {id(parameter): name for name, parameter in network.named_parameters()}
+    stored = {tensor.name: tensor for tensor in onnx.load_model_from_string(content).graph.initializer}
+    found = {names[id(tensor)]: stored[place] for place, tensor in nodes.places.items() if place in stored}
+    return {name: torch.from_numpy(numpy_helper.to_array(value).astype(np.float32)) for name, value in found.items()}
+
+
 class _Nodes:
     """Nodes and weights of a graph, each known by a name; methods return that of what they add."""
 
     def __init__(self) -> None:
         self.nodes: list[onnx.NodeProto] = []
         self.weights: list[onnx.TensorProto] = []
+        self.places: dict[str, Tensor] = {}  # which weights are of which parameter
 
     def add(self, operator: str, *inputs: str, **attributes: Any) -> str:
         name = f"{operator}_{len(self.nodes)}"
@@ -58,6 +75,7 @@ class _Nodes:
 
     def weight(self, tensor: Tensor) -> str:
         values = tensor.detach().float().cpu().numpy()
+        self.places[f"numbers_{len(self.weights)}"] = tensor
         if values.size < _SMALLEST or np.abs(values).max() > _LARGEST_HALF:
             return self.numbers(values, np.float32)
         return self.add("Cast", self.numbers(values, np.float16), to=TensorProto.FLOAT)

@@ -233,12 +233,18 @@ def _fill(target: Tensor, value: Tensor) -> Tensor:
 
 
 def start_from(network: Inverter, path: Path) -> list[str]:
-    """Take over what fits of the best network of a checkpoint; the names of the tensors that do not.
+    """Take over what fits of the best network of a checkpoint, or of an inverter; the names of tensors that do not.
 
-    Raises InputError when there is none or it is of another architecture, FormatError for a damaged one.
+    An inverter (.onnx) must have been checked before (`inverters.load_inverter`). Raises InputError when there is none
+    or it is of another architecture, FormatError for a damaged one.
     """
-    tensors, _ = load_checkpoint(path)
-    stored = {name.removeprefix("best."): value for name, value in tensors.items() if name.startswith("best.")}
+    if path.suffix == ".onnx":
+        from featveil.learning.graphs import read_weights
+
+        stored = read_weights(path.read_bytes(), network)
+    else:
+        tensors, _ = load_checkpoint(path)
+        stored = {name.removeprefix("best."): value for name, value in tensors.items() if name.startswith("best.")}
     fresh = []
     for name, value in network.state_dict().items():
         if name in stored and stored[name].shape == value.shape:

@@ -24,6 +24,7 @@ from featveil.learning.concealer_presets import Preset
 from featveil.learning.encodings import Encoding, Geometry, cells
 from featveil.metrics.patches import false_positive_rate
 from featveil.tasks.generators import check_seed
+from featveil.tasks.inverter_training import begin_with
 from featveil.tasks.photo_samples import Pieces, Recipe, make_pieces
 from featveil.tasks.resuming import Report
 
@@ -116,7 +117,7 @@ class Request:
     """What is to be trained, and with what: `strengths` are the privacy parameters (lambda), one network each.
 
     The inverter that is trained along sees `geometry` of the keypoints: with all of it, it is the stronger opponent.
-    `start` is a checkpoint of another inverter that it begins with.
+    `start` is a checkpoint of another inverter, or that inverter itself, that it begins with.
     """
 
     images: Path
@@ -168,7 +169,7 @@ def train_concealer(
     require_torch()
     from featveil.learning.adversarial import ConcealerTrainer
     from featveil.learning.losses import make_loss
-    from featveil.learning.training import find_device, start_from
+    from featveil.learning.training import find_device
 
     kind, loss = request.describer.kind, make_loss(request.loss, request.loss_weights)
     initial = cache / f"concealer-{kind}-{request.seed}.safetensors"
@@ -188,7 +189,7 @@ def train_concealer(
         size, columns = source.encoding.size, source.encoding.columns
         trainer = ConcealerTrainer(size, columns, loss, request.preset, request.seed, identity, request.device)
         if request.start is not None and not initial.exists() and not checkpoint.exists():
-            start_from(trainer.inverter, request.start)
+            begin_with(trainer.inverter, request.start)
         told = partial(training, strength)
         network = trainer.run(source, strength, initial, checkpoint, told)
         card = _card(request, trainer, source) | {

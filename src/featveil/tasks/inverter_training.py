@@ -26,6 +26,7 @@ from featveil.tasks.photo_samples import Part, Piece, Pieces, Recipe, make_piece
 from featveil.tasks.resuming import Report
 
 if TYPE_CHECKING:
+    from featveil.learning.inversion import Inverter as Network
     from featveil.learning.training import Progress, Settings, Trainer
     from featveil.tasks.inverter_samples import Release
 
@@ -39,8 +40,8 @@ class Request:
     """What is to be trained: on the photographs of `images`, against `defense`.
 
     `loss` is "structure" or "perceptual"; the latter needs `loss_weights`, a file of VGG16 or EfficientNet-lite0.
-    `start` is a checkpoint of another training whose network is the beginning. `data_note` and `licence` go into the
-    card as they are.
+    `start` is a checkpoint of another training, or an inverter, whose network is the beginning. `data_note` and
+    `licence` go into the card as they are.
     """
 
     images: Path
@@ -83,7 +84,7 @@ def train_inverter(
     from featveil.learning.exporting import export_inverter
     from featveil.learning.inversion import make_inverter
     from featveil.learning.losses import make_loss
-    from featveil.learning.training import Trainer, start_from
+    from featveil.learning.training import Trainer
     from featveil.tasks.inverter_samples import Release, ReleasedSamples
 
     check_request(request, out, settings)
@@ -94,7 +95,7 @@ def train_inverter(
     samples = ReleasedSamples(parts["training"], parts["validation"], release, settings.seed)
     network = make_inverter(samples.encoding.columns, request.architecture, request.size, settings.seed)
     if request.start is not None and not checkpoint_of(out).exists():
-        start_from(network, request.start)
+        begin_with(network, request.start)
     identity = _identity(request, samples.encoding.to_json())
     trainer = Trainer(network, loss, settings, checkpoint_of(out), identity)
     trainer.run(samples, training)
@@ -103,6 +104,18 @@ def train_inverter(
     card |= _tested(out, release, parts["test"])
     export_inverter(out, trainer.network, samples.encoding, card)
     return card
+
+
+def begin_with(network: "Network", start: Path) -> None:
+    """Take over the network of another training: its checkpoint, or the inverter that it made.
+
+    Raises InputError for another architecture, FormatError for a file that is damaged or no inverter.
+    """
+    from featveil.learning.training import start_from
+
+    if start.suffix == ".onnx":
+        load_inverter(start)
+    start_from(network, start)
 
 
 def check_request(request: Request, out: Path, settings: "Settings") -> None:
