@@ -145,7 +145,7 @@ def test_it_may_begin_with_the_built_in_inverter(ran: Run, command: tuple[Any, .
     ("options", "told"),
     [
         (("--out", "raw.pt"), "an inverter is an .onnx file, not raw.pt"),
-        (("--geometry", "all"), "positions, full or either"),
+        (("--geometry", "all"), "positions, full, either"),
         (("--architecture", "vgg"), "one of unet, uresnet"),
         (("--size", "huge"), "size must be one of small, paper"),
         (("--loss", "lpips"), "structure or perceptual"),

@@ -102,7 +102,7 @@ def test_stopped_with_ctrl_c_the_same_command_goes_on(
         (("--extractor", "hardtfeat"), "hardtfeat is a network: give its weights file"),
         (("--extractor", "hardtfeat", "--weights", "none.pth"), "there is no weights file none.pth"),
         (("--weights", "a.pth"), "sift has no weights"),
-        (("--geometry", "all"), "positions, full or either"),
+        (("--geometry", "all"), "positions, full, either"),
         (("--geometry", "either"), "sees positions or full geometry"),
         (("--start", "none.safetensors"), "there is no checkpoint none.safetensors"),
         (("--loss", "lpips"), "structure or perceptual"),

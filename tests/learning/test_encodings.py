@@ -10,7 +10,7 @@ import pytest
 
 from featveil.core import InputError, Keypoints, Points, Subspaces, WordSets
 from featveil.core.arrays import Float32, Float64
-from featveil.learning.encodings import STRIDES, Encoding, Geometry, canonical, cells, cosines
+from featveil.learning.encodings import STRIDES, Encoding, Geometry, canonical, cells, check_geometry, cosines
 
 DIGEST, OTHER = "a" * 64, "b" * 64
 D, M = 16, 3
@@ -251,3 +251,9 @@ def test_an_encoding_goes_through_json() -> None:
 def test_encodings_need_no_torch() -> None:
     code = "import sys, featveil.learning.encodings; print('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+def test_geometries() -> None:
+    assert [check_geometry(name) for name in ("positions", "full", "either")] == ["positions", "full", "either"]
+    with pytest.raises(InputError, match="positions, full, either, got 'all'"):
+        check_geometry("all")

@@ -15,14 +15,13 @@ pytest.importorskip("onnx", reason="exporting: pip install 'featveil[learning]'"
 from featveil.core import Defense, FormatError, InputError, MissingExtraError  # noqa: E402
 from featveil.defenses import Concealer, Identity, Lifting, Subset, privatize  # noqa: E402
 from featveil.inverters import load_inverter  # noqa: E402
-from featveil.learning.encodings import Geometry  # noqa: E402
+from featveil.learning.encodings import Geometry, check_geometry  # noqa: E402
 from featveil.learning.inversion import make_inverter  # noqa: E402
 from featveil.learning.training import Progress, Settings  # noqa: E402
 from featveil.tasks.inverter_samples import Release, ReleasedSamples  # noqa: E402
 from featveil.tasks.inverter_training import (  # noqa: E402
     Request,
     begin_with,
-    check_geometry,
     checkpoint_of,
     score,
     train_inverter,
@@ -356,9 +355,3 @@ def test_a_damaged_checkpoint_is_refused(cache: Path, tmp_path: Path, request_of
     checkpoint_of(tmp_path / "a.onnx").write_bytes(b"nothing")
     with pytest.raises(FormatError, match="no checkpoint of a training"):
         train_inverter(request_of(), tmp_path / "a.onnx", cache, SETTINGS)
-
-
-def test_geometries() -> None:
-    assert [check_geometry(name) for name in ("positions", "full", "either")] == ["positions", "full", "either"]
-    with pytest.raises(InputError, match="positions, full or either, got 'all'"):
-        check_geometry("all")

@@ -13,11 +13,11 @@ from featveil.cli.adversary import (
     Files,
     Obstacle,
     beside,
-    make_attacks,
     obstacle,
     veil_files,
 )
 from featveil.cli.attack_results import FLOOR, LeftOut, Results, list_attacks
+from featveil.cli.chosen_attacks import make_attacks
 from featveil.cli.console import Json, complain, progress, show, stderr
 from featveil.cli.extract import read_features
 from featveil.core.errors import FeatveilError, InputError, MissingExtraError

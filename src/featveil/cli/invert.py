@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from featveil.cli.adversary import Adversary, Files, make_attacks, obstacle
+from featveil.cli.adversary import Adversary, Files, obstacle
+from featveil.cli.chosen_attacks import make_attacks
 from featveil.cli.concealing import ConcealedBy
 from featveil.cli.console import Json, complain, progress, show
 from featveil.cli.extract import HDF5, read_features

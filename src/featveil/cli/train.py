@@ -100,8 +100,9 @@ def inverter(
     from featveil.learning import require_torch
 
     require_torch()
+    from featveil.learning.encodings import check_geometry
     from featveil.learning.training import Settings
-    from featveil.tasks.inverter_training import Request, check_geometry, train_inverter
+    from featveil.tasks.inverter_training import Request, train_inverter
     from featveil.tasks.photo_samples import Recipe
 
     if out.suffix != ".onnx":

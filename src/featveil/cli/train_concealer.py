@@ -79,8 +79,8 @@ def concealer(
     from featveil.extractors import make_describer
     from featveil.learning.adversarial import use_threads
     from featveil.learning.concealer_presets import PRESETS
+    from featveil.learning.encodings import check_geometry
     from featveil.tasks.concealer_training import Request, train_concealer
-    from featveil.tasks.inverter_training import check_geometry
 
     use_threads(threads)
     wanted = _LAMBDAS[preset.value] if lambdas is None else lambdas

@@ -5,7 +5,7 @@ No torch here: a trained network is fed the same way by whoever runs it.
 """
 
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, Self, assert_never, get_args
+from typing import Any, Literal, Self, assert_never, cast, get_args
 
 import numpy as np
 
@@ -44,8 +44,7 @@ class Encoding:
         check_kind(self.kind)
         if self.representation not in get_args(Representation):
             raise InputError(f"representation must be one of {', '.join(get_args(Representation))}")
-        if self.geometry not in get_args(Geometry):
-            raise InputError(f"geometry must be one of {', '.join(get_args(Geometry))}, got {self.geometry!r:.40}")
+        check_geometry(self.geometry)
         if any(type(number) is not int or number < 1 for number in (self.size, self.count)):
             raise InputError("size and count of an encoding must be whole numbers of at least 1")
         if self.representation == "points" and self.count != 1:
@@ -109,6 +108,13 @@ class Encoding:
     def to_json(self) -> dict[str, Any]:
         """Plain values, for a file."""
         return asdict(self)
+
+
+def check_geometry(geometry: str) -> Geometry:
+    """`geometry` if it is one; raises InputError."""
+    if geometry not in get_args(Geometry):
+        raise InputError(f"geometry must be one of {', '.join(get_args(Geometry))}, got {geometry!r:.40}")
+    return cast(Geometry, geometry)
 
 
 def cells(keypoints: Keypoints, width: int, height: int, by_scale: bool) -> Integers:

@@ -210,10 +210,3 @@ def _tested(out: Path, release: "Release", pieces: Pieces) -> dict[str, Any]:
 
 def _mean(scores: list[Reconstruction]) -> list[float]:
     return [round(float(value), 4) for value in np.mean(scores, axis=0)]
-
-
-def check_geometry(geometry: str) -> Geometry:
-    """`geometry` if it is one; raises InputError."""
-    if geometry not in ("positions", "full", "either"):
-        raise InputError(f"geometry must be positions, full or either, got {geometry!r}")
-    return geometry  # type: ignore[return-value]
