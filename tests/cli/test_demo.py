@@ -42,7 +42,11 @@ def test_page_and_release(run: Any, tmp_path: Path) -> None:
     assert attacks["chance"]["below_near"] < 0.1 < attacks["database"]["below_near"]
     assert attacks["lattice"]["exact"] > 0.9
     seen = {each["attack"]: each["ssim"] for each in shown["views"]}
-    assert list(seen) == ["read", "lattice", "database", "mean", "chance"]
+    assert list(seen) == ["read", "lattice", "database", "mean", "chance", "unconceal"]
+    concealed = shown["concealed"]
+    assert concealed["inliers"] > 0.7 * shown["raw"]["inliers"]
+    assert f"{concealed['inliers']} of {concealed['matches']} matches agree" in page
+    assert concealed["unconceal"]["below_near"] > 0.5 and seen["unconceal"] > seen["chance"] + 0.01
     assert seen["read"] > seen["chance"] + 0.01 and abs(seen["lattice"] - seen["read"]) < 0.02
     assert "<b>Attack lattice:</b>" in page and "What the attacker sees" in page
     private = fv.load(tmp_path / "out/query.veil")

@@ -1,6 +1,7 @@
 """The demo's page."""
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -10,6 +11,7 @@ from featveil.core import Guarantee, Keypoints, PrivateFeatures, Subspaces
 from featveil.metrics import Leakage
 from featveil.metrics.reconstruction import Reconstruction
 from featveil.reports.page import Count, LeakRow, Row, Run, WordRow, Words, render
+from featveil.reports.page_concealed import ConcealedPart
 from featveil.reports.page_views import ViewRow
 
 VOID = {"meta", "img", "br", "link"}
@@ -31,9 +33,11 @@ def run() -> Run:
     words = Words(4, 16384, bound, bound[1], picture, 37_000)
     attacks = [LeakRow("data<base", "looks it up", Leakage(100, 0.4, 0.3, 0.41, 0.62, 0.07, 2, 1))]
     views = [ViewRow("photograph", picture), ViewRow("data<base", picture, Reconstruction(0.1, 0.625, 12))]
+    undone = ViewRow("unconceal", picture, Reconstruction(0.2, 0.5, 11))
+    hidden = ConcealedPart(95, 85, "94%", picture, Leakage(100, 0.4, 0.3, 0.92, 0.95, 0.88, 2, 1), undone)
     sizes = (3_082_264, 640_000)
     pictures = (picture,) * 6
-    return Run(*pictures, Count(100, 90), rows, 4, words, attacks, views, None, private, *sizes, 12.3)
+    return Run(*pictures, Count(100, 90), rows, 4, words, hidden, attacks, views, None, private, *sizes, 12.3)
 
 
 class Page(HTMLParser):
@@ -62,7 +66,7 @@ def test_page_is_whole_and_loads_nothing(run: Run) -> None:
     text = render(run)
     page = Page(text)
     assert page.open == []
-    assert len(page.loads) == 9
+    assert len(page.loads) == 11
     assert all(value.startswith("data:image/jpeg;base64,") for value in page.loads)
     assert all(page.alts)
     assert not re.search(r"https?://|url\(|@import|<script", text)
@@ -108,8 +112,17 @@ def test_what_the_attacker_sees(run: Run) -> None:
     text = render(run)
     assert "<b>Photograph:</b> stays on the device.</figcaption>" in text
     assert "<b>Attack data&lt;base:</b> from what it took for the features. SSIM 0.62.</figcaption>" in text
-    assert run.scored_views == [("data<base", Reconstruction(0.1, 0.625, 12))]
-    without = Run(**{**vars(run), "views": "too <narrow"})
+    assert [attack for attack, _ in run.scored_views] == ["data<base", "unconceal"]
+    assert run.scored_views[0][1] == Reconstruction(0.1, 0.625, 12)
+    unseen = replace(run.concealed, view="too <narrow")
+    without = Run(**{**vars(run), "views": "too <narrow", "concealed": unseen})
     page = render(without)
-    assert "was not painted: too &lt;narrow." in page and len(Page(page).loads) == 7
+    assert page.count("was not painted: too &lt;narrow.") == 2 and len(Page(page).loads) == 8
     assert without.scored_views == []
+
+
+def test_what_undoing_the_concealer_gives(run: Run) -> None:
+    text = " ".join(render(run).split())
+    assert "85 of 95 matches agree, 94% of raw." in text
+    assert "found 88% of the features exactly, and 92% to within 0.3." in text
+    assert "<b>Attack unconceal:</b> from what it took for the features. SSIM 0.50.</figcaption>" in text

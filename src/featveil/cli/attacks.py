@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from featveil.cli.benching import real_numbers, split, stoppable, unless_none, whole_numbers, write_reports
+from featveil.cli.concealing import Composed, Concealers
 from featveil.cli.console import Json, progress, show, table
 from featveil.core.files import make_folder
 
@@ -40,12 +41,8 @@ def attacks(
     metric_epsilons: Annotated[
         str, typer.Option(help="Epsilons of the metric mechanism; none likewise.")
     ] = "121,49,28",
-    concealer: Annotated[
-        list[Path] | None, typer.Option(help="Network file of a concealer (may be repeated).", show_default="none")
-    ] = None,
-    composed: Annotated[
-        bool, typer.Option("--composed", help="Also all other defenses after each concealer, as one scheme.")
-    ] = False,
+    concealer: Concealers = None,
+    composed: Composed = False,
     images: Annotated[int, typer.Option(min=1, help="Photographs to attack.")] = 6,
     max_features: Annotated[int, typer.Option(min=1, help="Features of each, the strongest.")] = 1000,
     sample: Annotated[int, typer.Option(min=1, help="Features of each for attacks that treat them one by one.")] = 100,

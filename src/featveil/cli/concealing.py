@@ -18,6 +18,14 @@ ConcealedBy = Annotated[
     ),
 ]
 
+Concealers = Annotated[
+    list[Path] | None,
+    typer.Option("--concealer", help="Network file of a concealer (may be repeated).", show_default="none"),
+]
+Composed = Annotated[
+    bool, typer.Option("--composed", help="Also all other defenses after each concealer, as one scheme.")
+]
+
 
 def find_network(path: Path | None, kinds: Iterable[str]) -> "ConcealingNetwork | None":
     """The network at `path`; without one the built-in network, if descriptors of `kinds` were concealed by it."""

@@ -2,13 +2,14 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from featveil.cli.console import Json, progress, show
+from featveil.cli.demo_results import demo_facts, demo_text
 from featveil.cli.extract import extracted
 from featveil.cli.match import SAMPLES_FOR_WORDS, shared_part
 from featveil.core.errors import FeatveilError, InputError
@@ -17,6 +18,7 @@ from featveil.core.files import check_folder, make_folder, replacing
 if TYPE_CHECKING:
     from featveil.core import Features, PrivateFeatures
     from featveil.reports.page import Count, Row, Run, Words
+    from featveil.reports.page_concealed import ConcealedPart
     from featveil.reports.page_map import MapPart
     from featveil.reports.page_views import ViewRow
     from featveil.reports.pictures import Panel, Picture
@@ -58,7 +60,7 @@ def demo(
         run, private = _run(images, report)
     page = render(run)
     _write(out, {"query.veil": encode(private), "index.html": page.encode("utf-8")})
-    show(_facts(run, out), json, _text(run, out))
+    show(demo_facts(run, out), json, demo_text(run, out))
 
 
 def _check_folder(out: Path) -> None:
@@ -121,6 +123,7 @@ def _run(images: tuple[Path, Path], report: Callable[[int, int], None]) -> "tupl
         rows=rows,
         shown=_SHOWN,
         words=_words(query, raw_sides[1]),
+        concealed=_concealed(query, reference, raw_sides[1], pictures[0], raw.count),
         attacks=[LeakRow(name, ATTACKS[name].summary, outcome.leakage) for name, outcome in found.items()],
         views=_views(private, query, pictures[0], found),
         map=mapped,
@@ -170,6 +173,30 @@ def _words(query: "Features", seen: _Side) -> "Words":
     shown = _EPSILON_SHOWN
     size = len(builtin(query.kind))
     return Words(_SUBSET_SIZE, size, list(rows.values()), rows[shown], pictures[shown], sizes[shown])
+
+
+def _concealed(
+    query: "Features", reference: "Features", seen: _Side, image: "Picture", raw: "Count"
+) -> "ConcealedPart":
+    """The built-in concealer: matches with a reference that is concealed too, and what undoing it gives."""
+    from featveil.defenses import Concealer, builtin_concealer, privatize
+    from featveil.reports.page import share_of
+    from featveil.reports.page_concealed import ConcealedPart
+    from featveil.reports.page_views import ViewRow
+    from featveil.tasks.demo import attacker_view, undo_concealer
+
+    private = privatize(query, Concealer())
+    concealed = builtin_concealer(query.kind).conceal(reference)
+    outcome = _compare(_hidden(private), replace(seen, features=concealed))
+    undone = undo_concealer(private, query)
+    view: ViewRow | str
+    try:
+        view = ViewRow(**vars(attacker_view("unconceal", private, undone.guess, query, image)))
+    except FeatveilError as error:
+        view = str(error)
+    count = outcome.count
+    share = share_of(count.inliers, raw.inliers)
+    return ConcealedPart(count.matches, count.inliers, share, outcome.picture, undone.leakage, view)
 
 
 def _views(
@@ -242,54 +269,3 @@ def _write(out: Path, files: dict[str, bytes]) -> None:
     for name, content in files.items():
         with replacing(out / name) as temporary:
             temporary.write_bytes(content)
-
-
-def _facts(run: "Run", out: Path) -> dict[str, Any]:
-    rows = [
-        {
-            "dimension": row.dimension,
-            "private_raw": vars(row.one_side),
-            "private_private": vars(row.both_sides),
-            "redrawn": row.redrawn,
-        }
-        for row in run.rows
-    ]
-    return {
-        "page": str(out / "index.html"),
-        "features": len(run.release),
-        "raw": vars(run.raw),
-        "lifting": rows,
-        "subset": [
-            {"epsilon": row.epsilon, "image_epsilon": row.image_epsilon, "guess": row.guess, **vars(row.count)}
-            for row in run.words.rows
-        ],
-        "attacks": [{"attack": row.attack, **vars(row.leakage)} for row in run.attacks],
-        "views": [{"attack": attack, **score._asdict()} for attack, score in run.scored_views],
-        "map": None if run.map is None else [vars(row) for row in run.map.rows],
-    }
-
-
-def _text(run: "Run", out: Path) -> str:
-    lines = [f"raw with raw          {run.raw.inliers} of {run.raw.matches} matches agree"]
-    for row in run.rows:
-        lines += [
-            f"private with raw      {row.one_side.inliers} of {row.one_side.matches} (dimension {row.dimension})",
-            f"private with private  {row.both_sides.inliers} of {row.both_sides.matches}"
-            + (f" (same database part drawn: reference released again, {row.redrawn} x)" if row.redrawn else ""),
-        ]
-    lines += [
-        f"words with raw        {row.count.inliers} of {row.count.matches}"
-        f" (epsilon {row.epsilon:g} a feature, {row.image_epsilon:,.0f} for the image)"
-        for row in run.words.rows
-    ]
-    lines += [
-        f"attack {row.attack:<14} {100 * found.below_near:.0f} % of guesses near, {100 * found.exact:.0f} % exact"
-        for row in run.attacks
-        for found in (row.leakage,)
-    ]
-    lines += [f"seen by {attack:<13} SSIM {score.ssim:.2f}" for attack, score in run.scored_views]
-    lines += [
-        f"map of {row.scheme}: {row.registered} of {row.images} images, {row.points:,} points"
-        for row in (run.map.rows if run.map else ())
-    ]
-    return "\n".join([*lines, f"Open {(out / 'index.html').resolve()}"])

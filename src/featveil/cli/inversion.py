@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from featveil.cli.benching import real_numbers, split, stoppable, unless_none, whole_numbers, write_reports
+from featveil.cli.concealing import Composed, Concealers
 from featveil.cli.console import Json, progress, show, stderr, table
 from featveil.core.errors import InputError, MissingExtraError
 from featveil.core.files import make_folder
@@ -56,12 +57,8 @@ def inversion(
     random_dimensions: Annotated[str, typer.Option(help="Of random lifting; none to leave it out.")] = "2",
     epsilons: Annotated[str, typer.Option(help="Epsilons of the subset mechanism; none to leave it out.")] = "14,10",
     subset_sizes: Annotated[str, typer.Option(help="Words it sends for each descriptor.")] = "2",
-    concealer: Annotated[
-        list[Path] | None, typer.Option(help="Network file of a concealer (may be repeated).", show_default="none")
-    ] = None,
-    composed: Annotated[
-        bool, typer.Option("--composed", help="Also all other defenses after each concealer, as one scheme.")
-    ] = False,
+    concealer: Concealers = None,
+    composed: Composed = False,
     photographs: Annotated[int, typer.Option(min=1, help="Photographs to attack, evenly spaced.")] = 12,
     max_features: Annotated[int, typer.Option(min=1, help="Features of each, the strongest.")] = 1000,
     database_size: Annotated[int, typer.Option(min=1, help="Descriptors that the attacker has.")] = 65_536,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from featveil.cli.benching import real_numbers, stoppable, whole_numbers, write_reports
+from featveil.cli.concealing import Concealers
 from featveil.cli.console import Json, show, table
 from featveil.core.files import make_folder
 
@@ -24,9 +25,7 @@ def localization(
     epsilons: Annotated[str, typer.Option(help="Epsilons of a descriptor, for word sets.")] = "16,14,12,10",
     subset_size: Annotated[int, typer.Option(help="Words sent for each descriptor.")] = 2,
     codebook: Annotated[Path | None, typer.Option(help="Codebook file.", show_default="the built-in one")] = None,
-    concealer: Annotated[
-        list[Path] | None, typer.Option(help="Network file of a concealer (may be repeated).", show_default="none")
-    ] = None,
+    concealer: Concealers = None,
     iterations: Annotated[
         str, typer.Option(help="Most iterations of RANSAC, for word sets; the others take the fewest.")
     ] = "10000,100000,1000000,10000000",

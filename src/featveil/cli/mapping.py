@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from featveil.cli.benching import stoppable, whole_numbers, write_reports
+from featveil.cli.concealing import Concealers
 from featveil.cli.console import Json, progress, show, table
 from featveil.core.files import make_folder
 
@@ -29,9 +30,7 @@ def mapping(
     pool: Annotated[
         Path | None, typer.Option(help="Photographs for the pools of hardened lifting.", show_default="not run")
     ] = None,
-    concealer: Annotated[
-        list[Path] | None, typer.Option(help="Network file of a concealer (may be repeated).", show_default="none")
-    ] = None,
+    concealer: Concealers = None,
     max_features: Annotated[int, typer.Option(help="Features to use of each image, the strongest.")] = 4000,
     kind: Annotated[str, typer.Option(help="Descriptor kind.")] = "sift",
     seed: Annotated[int, typer.Option(help="A study may be repeatable; a release never is.")] = 0,

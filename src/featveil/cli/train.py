@@ -41,6 +41,12 @@ Cache = Annotated[
 Minutes = Annotated[float, typer.Option(help="Time to train, what was trained before a stop included.")]
 Steps = Annotated[int | None, typer.Option(help="Steps to train, if that is less.", show_default="no limit")]
 Threads = Annotated[int | None, typer.Option(help="Processor threads.", show_default="all")]
+Weights = Annotated[Path | None, typer.Option(help="Weights file of an extractor that is a network.")]
+LossName = Annotated[str, typer.Option(help="structure (MAE, SSIM, gradients), or perceptual (MAE and features).")]
+LossWeights = Annotated[Path | None, typer.Option(help="Perceptual loss: weights of VGG16 or EfficientNet-lite0.")]
+Seed = Annotated[int, typer.Option(help="Of the networks' beginning and of what each step sees.")]
+DataNote = Annotated[str, typer.Option(help="For the card: where the photographs are from.")]
+Licence = Annotated[str, typer.Option(help="For the card: under which terms the network may be used.")]
 Device = Annotated[str, typer.Option(help="Where torch computes: cpu, cuda, cuda:1, ...")]
 
 
@@ -49,7 +55,7 @@ def inverter(
     images: Images,
     out: Annotated[Path, typer.Option(help="The trained inverter, an .onnx file.")],
     extractor: Annotated[str, typer.Option(help="Kind of descriptors: sift, rootsift, hardtfeat, ...")] = "sift",
-    weights: Annotated[Path | None, typer.Option(help="Weights file of an extractor that is a network.")] = None,
+    weights: Weights = None,
     defense: Annotated[
         str, typer.Option(help="What the attacker sees: identity for raw descriptors, or a defense.")
     ] = "identity",
@@ -58,12 +64,8 @@ def inverter(
     ] = "positions",
     architecture: Annotated[str, typer.Option(help="unet or uresnet.")] = "unet",
     size: Annotated[str, typer.Option(help="small, for a processor, or paper.")] = "small",
-    loss: Annotated[
-        str, typer.Option(help="structure (MAE, SSIM, gradients), or perceptual (MAE and features).")
-    ] = "structure",
-    loss_weights: Annotated[
-        Path | None, typer.Option(help="Perceptual loss: weights of VGG16 or EfficientNet-lite0.")
-    ] = None,
+    loss: LossName = "structure",
+    loss_weights: LossWeights = None,
     start: Annotated[
         Path | None, typer.Option(help="Begin with this network: a checkpoint, an .onnx inverter, or built-in.")
     ] = None,
@@ -85,11 +87,11 @@ def inverter(
     batch: Annotated[int, typer.Option(help="Pieces a step.")] = 4,
     rate: Annotated[float, typer.Option(help="Learning rate.")] = 1.2e-3,
     patience: Annotated[int, typer.Option(help="Stop after this many of 20 evaluations without a gain.")] = 8,
-    seed: Annotated[int, typer.Option(help="Of the network's beginning and of what each step sees.")] = 0,
+    seed: Seed = 0,
     threads: Threads = None,
     device: Device = "cpu",
-    data_note: Annotated[str, typer.Option(help="For the card: where the photographs are from.")] = "",
-    licence: Annotated[str, typer.Option(help="For the card: under which terms the inverter may be used.")] = "",
+    data_note: DataNote = "",
+    licence: Licence = "",
     as_json: Json = False,
 ) -> None:
     """Train a network that turns features, raw or private, back into pictures: the direct inversion attack.

@@ -13,7 +13,20 @@ from rich.progress import Progress as Bar
 
 from featveil.cli.benching import real_numbers
 from featveil.cli.console import Json, progress, show, stderr, table
-from featveil.cli.train import Cache, Device, Images, Threads, start_file, stoppable_training
+from featveil.cli.train import (
+    Cache,
+    DataNote,
+    Device,
+    Images,
+    Licence,
+    LossName,
+    LossWeights,
+    Seed,
+    Threads,
+    Weights,
+    start_file,
+    stoppable_training,
+)
 from featveil.core.errors import InputError
 
 if TYPE_CHECKING:
@@ -38,7 +51,7 @@ def concealer(
         Path | None, typer.Option(help="Patch set to measure on.", show_default="a tenth of the points of --patches")
     ] = None,
     extractor: Annotated[str, typer.Option(help="Base descriptor: sift, hardtfeat, hardnet, sosnet, ...")] = "sift",
-    weights: Annotated[Path | None, typer.Option(help="Weights file of a learned base descriptor.")] = None,
+    weights: Weights = None,
     lambdas: Annotated[
         str | None, typer.Option(help="Privacy parameters, separated by commas.", show_default="those of the preset")
     ] = None,
@@ -54,14 +67,14 @@ def concealer(
     joint_steps: Annotated[int | None, typer.Option(help="Steps of the adversarial stage.")] = None,
     joint_rate: Annotated[float | None, typer.Option(help="Learning rate of the adversarial stage.")] = None,
     initial_steps: Annotated[int | None, typer.Option(help="Steps of the inverter before it.")] = None,
-    loss: Annotated[str, typer.Option(help="Of pictures: structure or perceptual.")] = "structure",
-    loss_weights: Annotated[Path | None, typer.Option(help="Perceptual loss: its weights file.")] = None,
+    loss: LossName = "structure",
+    loss_weights: LossWeights = None,
     cache: Cache = None,
-    seed: Annotated[int, typer.Option(help="Of the networks' beginning and of what each step sees.")] = 0,
+    seed: Seed = 0,
     threads: Threads = None,
     device: Device = "cpu",
-    data_note: Annotated[str, typer.Option(help="For the card: where the photographs are from.")] = "",
-    licence: Annotated[str, typer.Option(help="For the card: under which terms the network may be used.")] = "",
+    data_note: DataNote = "",
+    licence: Licence = "",
     as_json: Json = False,
 ) -> None:
     """Train networks that conceal descriptors (NinjaDesc): they still match, and an inverter trained along fails.

@@ -11,6 +11,7 @@ from featveil.core.descriptors import as_flats
 from featveil.metrics import CLOSE, NEAR, Leakage
 from featveil.metrics.reconstruction import Reconstruction
 from featveil.reports import page_map
+from featveil.reports.page_concealed import ConcealedPart, concealed_section
 from featveil.reports.page_views import ViewRow, views_section
 from featveil.reports.pictures import Picture, embedded
 
@@ -80,6 +81,7 @@ class Run:
     rows: Sequence[Row]
     shown: int  # dimension of the pictures
     words: Words
+    concealed: ConcealedPart
     attacks: Sequence[LeakRow]
     views: Sequence[ViewRow] | str  # what attackers see, or why that was not painted
     map: page_map.MapPart | None  # None without pycolmap
@@ -91,7 +93,8 @@ class Run:
     @property
     def scored_views(self) -> list[tuple[str, Reconstruction]]:
         """The attacks whose pictures are shown, and how near these come."""
-        views = [] if isinstance(self.views, str) else self.views
+        views = [] if isinstance(self.views, str) else [*self.views]
+        views += [] if isinstance(self.concealed.view, str) else [self.concealed.view]
         return [(view.attack, view.score) for view in views if view.score is not None]
 
 
@@ -118,11 +121,12 @@ def render(run: Run) -> str:
         "leak_headline": _leak_headline(run.attacks),
     }
     values |= _word_values(run.words, run.raw)
+    values["concealed"] = concealed_section(run.concealed)
     values["views"] = views_section(run.views)
     values["map"] = page_map.MISSING if run.map is None else _map_section(run.map)
     for name, count in counts.items():
         values |= {f"{name}_matches": f"{count.matches:,}", f"{name}_inliers": f"{count.inliers:,}"}
-        values[f"{name}_share"] = _share(count.inliers, run.raw.inliers)
+        values[f"{name}_share"] = share_of(count.inliers, run.raw.inliers)
     for name in ("query", "reference", "positions", "raw_matches", "one_side_matches", "both_sides_matches"):
         values[f"{name}_image"] = embedded(getattr(run, name))
     return Template(_LAYOUT.read_text(encoding="utf-8")).substitute(values)
@@ -155,13 +159,13 @@ def _word_row(row: WordRow, raw: Count) -> str:
     return (
         f"<tr><th scope='row'>{row.epsilon:g} <span>({row.image_epsilon:,.0f} for the image)</span></th>"
         f"<td>{100 * row.guess:.1f}%</td><td>{count.inliers:,} <span>of {count.matches:,}</span></td>"
-        f"<td>{_share(count.inliers, raw.inliers)}</td></tr>"
+        f"<td>{share_of(count.inliers, raw.inliers)}</td></tr>"
     )
 
 
 def _row(row: Row, raw: Count) -> str:
     cells = "".join(
-        f"<td>{count.inliers:,} <span>of {count.matches:,}</span></td><td>{_share(count.inliers, raw.inliers)}</td>"
+        f"<td>{count.inliers:,} <span>of {count.matches:,}</span></td><td>{share_of(count.inliers, raw.inliers)}</td>"
         for count in (row.one_side, row.both_sides)
     )
     return f"<tr><th scope='row'>{row.dimension}</th>{cells}</tr>"
@@ -196,7 +200,7 @@ def _redrawn(rows: Sequence[Row]) -> str:
     return f"In this run it happened at dimension {listed}: the reference was then released anew, once or more."
 
 
-def _share(part: int, whole: int) -> str:
+def share_of(part: int, whole: int) -> str:
     return f"{100 * part / whole:.0f}%" if whole else "–"
 
 

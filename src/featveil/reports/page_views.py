@@ -34,12 +34,15 @@ class ViewRow:
 def views_section(views: Sequence[ViewRow] | str) -> str:
     """The pictures as HTML, the photograph first; a text says why there are none."""
     if isinstance(views, str):
-        return f"<p>What an attacker sees was not painted: {html.escape(views)}.</p>"
-    figures = "\n".join(_figure(view) for view in views)
+        return _unpainted(views)
+    figures = "\n".join(view_figure(view) for view in views)
     return Template(_LAYOUT.read_text(encoding="utf-8")).substitute(figures=figures)
 
 
-def _figure(view: ViewRow) -> str:
+def view_figure(view: ViewRow | str) -> str:
+    """One picture with its caption as HTML; a text says why there is none."""
+    if isinstance(view, str):
+        return _unpainted(view)
     told = _TOLD.get(view.attack, (f"Attack {view.attack}", "from what it took for the features"))
     title, source = map(html.escape, told)
     score = "" if view.score is None else f" SSIM {view.score.ssim:.2f}."
@@ -47,3 +50,7 @@ def _figure(view: ViewRow) -> str:
         f'<figure><img {embedded(view.picture)} alt="{title}: {source}">'
         f"<figcaption><b>{title}:</b> {source}.{score}</figcaption></figure>"
     )
+
+
+def _unpainted(why: str) -> str:
+    return f"<p>What an attacker sees was not painted: {html.escape(why)}.</p>"

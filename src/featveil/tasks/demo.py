@@ -6,13 +6,14 @@ from pathlib import Path
 
 import numpy as np
 
-from featveil.attacks import ATTACKS, Guess, Knowledge
+from featveil.attacks import ATTACKS, Guess, Knowledge, Unconceal
 from featveil.core import Features, MissingExtraError, PrivateFeatures
 from featveil.databases import builtin
+from featveil.defenses import builtin_concealer
 from featveil.metrics import align
 from featveil.metrics.reconstruction import Reconstruction, compare
 from featveil.tasks.attacker_view import Image, picture_size, raw_painter, resized, view
-from featveil.tasks.leakage import Outcome, score_attack
+from featveil.tasks.leakage import Outcome, run_attack, score_attack
 
 SHOWN = ("chance", "mean", "database", "vertex", "lattice")
 
@@ -44,6 +45,12 @@ def attack_release(private: PrivateFeatures, raw: Features) -> dict[str, Outcome
     return found
 
 
+def undo_concealer(private: PrivateFeatures, raw: Features) -> Outcome:
+    """What is found of features that the built-in concealer hid by someone who has it, and the built-in database."""
+    known = Knowledge(database=builtin(raw.kind), network=builtin_concealer(raw.kind))
+    return run_attack(private, raw, Unconceal(), known, np.random.default_rng(0))
+
+
 @dataclass(frozen=True, eq=False)
 class View:
     """What an inverter paints from what an attack takes for the features, and how near that comes.
@@ -61,11 +68,16 @@ def attacker_views(private: PrivateFeatures, raw: Features, image: Image, found:
 
     The last one is chance: what positions alone show. Raises InputError for an image that is too narrow to compare.
     """
-    size, painter = picture_size(raw), raw_painter(raw.kind)
-    photograph = resized(image, size)
+    photograph = resized(image, picture_size(raw))
     guesses = {"read": Guess.all_of(align(private, raw).points.values)}
     guesses |= {name: one.guess for name, one in found.items() if len(one.guess) == len(private)}
-    pictures = {name: view(private, guess, painter, size) for name, guess in guesses.items()}
-    views = [View(name, picture, compare(picture, photograph)) for name, picture in pictures.items()]
+    views = [attacker_view(name, private, guess, raw, image) for name, guess in guesses.items()]
     places = ["read", *reversed(SHOWN)]
     return [View("photograph", photograph, None), *sorted(views, key=lambda one: places.index(one.attack))]
+
+
+def attacker_view(attack: str, private: PrivateFeatures, guess: Guess, raw: Features, image: Image) -> View:
+    """What is painted of guesses at all features; raises InputError for an image that is too narrow to compare."""
+    size = picture_size(raw)
+    picture = view(private, guess, raw_painter(raw.kind), size)
+    return View(attack, picture, compare(picture, resized(image, size)))
