@@ -126,15 +126,22 @@ def test_weights_in_another_file_are_found_wherever_they_are(good: Path, tmp_pat
         attribute = node.attribute.add(name="values", type=onnx.AttributeProto.TENSORS)
         attribute.tensors.add().CopyFrom(hidden)
 
-    def in_function(model: Any) -> None:
-        node = helper.make_node("Constant", [], ["y"], value=hidden)
-        model.functions.add().CopyFrom(
-            helper.make_function("mine", "f", [], ["y"], [node], [helper.make_opsetid("", 18)])
-        )
-
-    for change in (in_attribute, in_tensors, in_function):
+    for change in (in_attribute, in_tensors):
         with pytest.raises(FormatError, match="its weights are in another file"):
             load_inverter(changed(good, tmp_path / "a.onnx", change))
+
+
+def test_a_field_that_others_read_as_another_one_is_refused(good: Path, tmp_path: Path) -> None:
+    """Some readers keep 32 bits of a field's number: 13 + 2^29 is the place of external data to them."""
+    content = good.read_bytes()
+    for key in ((13 + 2**29) << 3 | 2, 2):
+        written = bytearray()
+        while key >= 0x80:
+            written.append(key & 0x7F | 0x80)
+            key >>= 7
+        (tmp_path / "a.onnx").write_bytes(content + bytes([*written, key, 0]))
+        with pytest.raises(FormatError, match="it is damaged"):
+            load_inverter(tmp_path / "a.onnx")
 
 
 def test_loops_sparse_weights_and_trainings_are_refused(good: Path, tmp_path: Path) -> None:
@@ -150,7 +157,14 @@ def test_loops_sparse_weights_and_trainings_are_refused(good: Path, tmp_path: Pa
     def training(model: Any) -> None:
         model.training_info.add()
 
-    for change, message in ((loop, "a graph within a node"), (sparse, "sparse"), (training, "more than a network")):
+    def function(model: Any) -> None:
+        node = helper.make_node("Identity", ["x"], ["y"])
+        model.functions.add().CopyFrom(
+            helper.make_function("mine", "f", ["x"], ["y"], [node], [helper.make_opsetid("", 18)])
+        )
+
+    refused = {loop: "a graph within a node", sparse: "sparse", training: "more than a network"}
+    for change, message in (refused | {function: "more than a network"}).items():
         with pytest.raises(FormatError, match=message):
             load_inverter(changed(good, tmp_path / "a.onnx", change))
 

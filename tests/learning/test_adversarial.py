@@ -242,7 +242,15 @@ def test_nothing_is_claimed_to_be_kept_where_nothing_is(tmp_path: Path) -> None:
     bare = folder(tmp_path, "bare")
     with pytest.raises(FeatveilError, match="after 0 steps of stage utility: nothing of stage utility was saved"):
         run(trainer(), bare, Poisoned())
-    assert list(bare.iterdir()) == []
+    assert [path.name for path in bare.iterdir()] == ["initial.lock"]
+
+
+def test_two_processes_do_not_train_the_same_first_stages(tmp_path: Path) -> None:
+    with locked(tmp_path / "initial.lock"), pytest.raises(InputError, match="another process is at work"):
+        run(trainer(), tmp_path)
+    run(trainer(), tmp_path)
+    with locked(tmp_path / "initial.lock"):  # the third stage does not need them to itself
+        run(trainer(), tmp_path, strength=2.0)
 
 
 def test_half_a_step_is_never_saved(tmp_path: Path) -> None:

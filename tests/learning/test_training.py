@@ -299,6 +299,12 @@ def damage(path: Path, how: str) -> None:
             del state["step"]
         case "text for a number":
             state["seconds"] = "much"
+        case "steps below zero":
+            state["step"] = -3
+        case "short history":
+            state["history"] = [[1]]
+        case "history of nothing":
+            state["history"] = [None]
     save_checkpoint(path, tensors, state)
 
 
@@ -313,6 +319,9 @@ def damage(path: Path, how: str) -> None:
         "moment of nothing",
         "no step",
         "text for a number",
+        "steps below zero",
+        "short history",
+        "history of nothing",
     ],
 )
 def test_a_damaged_checkpoint_is_refused_and_kept(tmp_path: Path, how: str) -> None:

@@ -82,6 +82,12 @@ def test_rows_are_raw_and_then_by_lambda() -> None:
     assert one.inverted("unconceal") is None and two.inverted("direct (uresnet)") is None
 
 
+def test_what_an_inverter_of_raw_descriptors_reads_is_not_that_of_a_fresh_one() -> None:
+    others = [record for record in RECORDS if (record.scheme, record.attack) != (TWO, "direct")]
+    _, one, two = summarize_concealers([*others, seen(TWO, "read", 0.1)]).rows
+    assert one.inverted("direct") is not None and two.inverted("direct") is None
+
+
 def test_the_line_of_a_network() -> None:
     headings, lines = concealer_cells(summarize_concealers(RECORDS))
     line = dict(zip(headings, lines[1], strict=True))

@@ -189,7 +189,7 @@ def test_a_stopped_training_goes_on_to_the_same_network(made: Any, tmp_path: Pat
 
 def test_another_set_can_be_measured_on(data: Data, made: Any) -> None:
     card = made(validation=data.others)[0]
-    assert card["validation"] == data.others.name
+    assert card["validation"] == [data.others.name, len(data.others)]
     assert card["false_positive_rate_95"]["raw"] < 0.5
 
 

@@ -160,6 +160,9 @@ def test_inverters_that_cannot_be_used() -> None:
         study(direct=[other])
     with pytest.raises(InputError, match="what its card does not say"):
         study(direct=[replace(other, inverter=replace(other.inverter, card={"defense": "lifting"}))])
+    foreign = grey_painter(Encoding("superpoint", representation="subspaces", count=2), Lifting("random", 2).spec())
+    with pytest.raises(InputError, match="which no scheme here sends"):
+        study(schemes=make_schemes("sift", [], [], [2], [], []), direct=[foreign])
     twice = make_schemes("sift", [], [], [2], [], [])[1].defense.spec()
     same = grey_painter(Encoding("sift", representation="subspaces", count=2), twice)
     with pytest.raises(InputError, match="two inverters of one architecture fit random-2"):

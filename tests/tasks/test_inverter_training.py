@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason="networks: pip install 'featveil[learning]'")
-pytest.importorskip("onnx", reason="exporting: pip install 'featveil[learning]'")
+onnx = pytest.importorskip("onnx", reason="exporting: pip install 'featveil[learning]'")
 
 from featveil.core import Defense, FormatError, InputError, MissingExtraError  # noqa: E402
 from featveil.defenses import Concealer, Identity, Lifting, Subset, privatize  # noqa: E402
@@ -114,6 +114,20 @@ def test_the_geometry_is_what_was_asked_for(cache: Path, geometry: Geometry, kno
         # Where scale is not known, all features are on the second level.
         spread = [bool((sample.cells[:, 2] < 64 * 64 // 4).any()) for sample in seen]
         assert spread == [bool(flag) for flag in known]
+
+
+@pytest.mark.parametrize("count", [1, 3, 4])
+def test_half_of_all_samples_show_either_geometry(cache: Path, count: int) -> None:
+    made = samples(cache, Identity(), "either")
+    known = [sample.rows[0, 130] for step in range(12) for sample in made.batch(step, count)]
+    assert np.mean(known) == 0.5
+
+
+def test_a_training_does_not_go_on_with_other_photographs(cache: Path, tmp_path: Path, request_of: Any) -> None:
+    train_inverter(request_of(), tmp_path / "a.onnx", cache, SETTINGS)
+    others = write_photographs(tmp_path / "photos", training=2, validation=2, test=1)
+    with pytest.raises(InputError, match="was made with training_pieces"):
+        train_inverter(request_of(images=others), tmp_path / "a.onnx", tmp_path / "other", replace(SETTINGS, steps=5))
 
 
 def test_too_few_photographs_are_one_clear_error(tmp_path: Path, request_of: Any) -> None:
@@ -273,6 +287,20 @@ def test_what_is_no_inverter_of_this_shape_is_no_start(cache: Path, tmp_path: Pa
         with pytest.raises(FormatError, match="is no usable inverter"):
             train_inverter(request_of(start=tmp_path / f"{name}.onnx"), tmp_path / "a.onnx", cache, SETTINGS)
     assert not (tmp_path / "a.onnx").exists()
+
+
+def test_a_start_that_only_onnxruntime_understands_is_refused(cache: Path, tmp_path: Path, request_of: Any) -> None:
+    train_inverter(request_of(), tmp_path / "raw.onnx", cache, SETTINGS)
+    model = onnx.load(tmp_path / "raw.onnx")
+    tensor = next(one for one in model.graph.initializer if one.name == "numbers_0")
+    tensor.name = "renamed"
+    for node in model.graph.node:
+        node.input[:] = ["renamed" if name == "numbers_0" else name for name in node.input]
+    model.graph.initializer.add().CopyFrom(onnx.helper.make_tensor("numbers_0", onnx.TensorProto.STRING, [1], [b"no"]))
+    (tmp_path / "odd.onnx").write_bytes(model.SerializeToString())
+    load_inverter(tmp_path / "odd.onnx")
+    with pytest.raises(FormatError, match="no inverter that a training can begin with"):
+        train_inverter(request_of(start=tmp_path / "odd.onnx"), tmp_path / "a.onnx", cache, SETTINGS)
 
 
 def request_columns(cache: Path) -> int:

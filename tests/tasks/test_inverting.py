@@ -5,6 +5,7 @@ import pytest
 
 from featveil.attacks import Guess
 from featveil.core import Features, InputError, Points
+from featveil.databases import Database
 from featveil.defenses import Concealer, Lifting, Subset, privatize
 from featveil.inverters import builtin_inverter
 from featveil.learning.encodings import Encoding
@@ -41,8 +42,16 @@ def test_the_command_that_trains_an_inverter_behind_a_concealer() -> None:
         picture(count=20), Concealer(random_network(), Lifting("random", 2)), rng=np.random.default_rng(0)
     )
     assert training_command(private).endswith(
-        "--extractor sift --defense concealer --then lifting --strategy random --dimension 2"
+        "--extractor sift --defense concealer --then lifting --strategy random --dimension 2 --concealer FILE"
     )
+    usual = privatize(picture(count=20), Concealer(), rng=np.random.default_rng(0))
+    assert training_command(usual).endswith("--extractor sift --defense concealer")
+
+
+def test_the_command_names_a_database_of_ones_own() -> None:
+    own = Database.from_array(np.random.default_rng(0).random((64, 128), np.float32), "sift")
+    private = privatize(picture(count=20), Subset(10.0, 2, own), rng=np.random.default_rng(0))
+    assert training_command(private).endswith("--defense subset --epsilon 10 --subset-size 2 --database FILE")
 
 
 def test_word_sets_are_read_with_their_codebook() -> None:

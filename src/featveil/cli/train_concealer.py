@@ -56,7 +56,7 @@ def concealer(
         str | None, typer.Option(help="Privacy parameters, separated by commas.", show_default="those of the preset")
     ] = None,
     preset: Annotated[
-        PresetName, typer.Option(help="cpu: about half an hour. paper: days, with a GPU.")
+        PresetName, typer.Option(help="cpu: an hour for three lambdas. paper: days, with a GPU.")
     ] = PresetName.cpu,
     geometry: Annotated[
         str, typer.Option(help="Of keypoints, what the inverter trained along sees: positions, or full.")

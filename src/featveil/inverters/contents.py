@@ -11,7 +11,6 @@ from featveil.core import FormatError
 # Fields of the messages of onnx.proto that lead to tensors and graphs.
 _MODEL_GRAPH, _MODEL_TRAINING, _MODEL_FUNCTION = 7, 20, 25
 _GRAPH_NODE, _GRAPH_TENSOR, _GRAPH_SPARSE = 1, 5, 15
-_FUNCTION_NODE = 7
 _NODE_ATTRIBUTE = 5
 _ATTRIBUTE_TENSORS, _ATTRIBUTE_REFUSED = (5, 10), (6, 11, 22, 23)  # graphs and sparse tensors
 _TENSOR_EXTERNAL = 13
@@ -24,9 +23,7 @@ def check_contents(content: bytes) -> None:
         if field == _MODEL_GRAPH:
             graphs += 1
             _check_graph(part)
-        elif field == _MODEL_FUNCTION:
-            _check_nodes(part, _FUNCTION_NODE)
-        elif field == _MODEL_TRAINING:
+        elif field in (_MODEL_TRAINING, _MODEL_FUNCTION):  # functions can call each other over and over
             raise FormatError("it holds more than a network")
     if not graphs:
         raise FormatError("it holds no network")
@@ -38,12 +35,13 @@ def _check_graph(graph: memoryview) -> None:
             _check_tensor(part)
         elif field == _GRAPH_SPARSE:
             raise FormatError("it has sparse weights")
-    _check_nodes(graph, _GRAPH_NODE)
+    _check_nodes(graph)
 
 
-def _check_nodes(owner: memoryview, place: int) -> None:
-    for field, node in _fields(owner):
-        attributes = [part for number, part in _fields(node) if number == _NODE_ATTRIBUTE] if field == place else []
+def _check_nodes(graph: memoryview) -> None:
+    for field, node in _fields(graph):
+        here = field == _GRAPH_NODE
+        attributes = [part for number, part in _fields(node) if number == _NODE_ATTRIBUTE] if here else []
         for attribute in attributes:
             for number, value in _fields(attribute):
                 if number in _ATTRIBUTE_REFUSED:
@@ -62,6 +60,8 @@ def _fields(message: memoryview) -> Iterator[tuple[int, memoryview]]:
     place = 0
     while place < len(message):
         key, place = _varint(message, place)
+        if key >= 2**32 or key < 8:  # others read such a field as another one
+            raise FormatError("it is damaged")
         length = 0
         match key & 7:
             case 0:  # a number

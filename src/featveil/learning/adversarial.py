@@ -17,6 +17,7 @@ from torch import Tensor
 
 from featveil.core.arrays import Float32
 from featveil.core.errors import FeatveilError, FormatError, InputError
+from featveil.core.files import locked
 from featveil.learning.checkpoints import check_same, load_checkpoint, save_checkpoint
 from featveil.learning.concealer_presets import STAGES, Preset, Stage
 from featveil.learning.concealing import NinjaNet, utility_loss
@@ -115,8 +116,10 @@ class ConcealerTrainer:
             self._load(checkpoint, identity)
         elif initial.exists():
             self._load(initial, self.identity, shared=True)
-        for stage in STAGES[:2]:
-            self._stage(stage, source, 0.0, initial, self.identity, report)
+        if any(self.done[stage] < getattr(self.preset, stage).steps for stage in STAGES[:2]):
+            with locked(initial.with_suffix(".lock")):
+                for stage in STAGES[:2]:
+                    self._stage(stage, source, 0.0, initial, self.identity, report)
         self._stage("joint", source, strength, checkpoint, identity, report)
         if self._best is not None:
             self.ninja.load_state_dict(self._best[1])

@@ -23,6 +23,7 @@ from featveil.learning.losses import Loss, luma, ssim
 _CLIP, _DECAY, _WARM_UP = 1.0, 0.995, 100
 _SAVE_EVERY = 60.0  # seconds
 _LAST_PART = 0.25  # of the budget, over which the rate falls to zero
+_HISTORY = 3  # numbers of an entry: seconds, step, validation SSIM
 _STATE = {"step": int, "seconds": float, "best_score": float, "since_best": int, "history": list}
 
 
@@ -209,8 +210,11 @@ class Trainer:
             for key, wanted in _STATE.items():
                 if not isinstance(state[key], wanted):
                     raise ValueError(key)
+            if state["step"] < 0 or any(len(entry) != _HISTORY for entry in state["history"]):
+                raise ValueError("history")
+            for key in _STATE:
                 setattr(self, key, state[key])
-        except (LookupError, ValueError) as error:
+        except (LookupError, ValueError, TypeError) as error:
             raise FormatError(f"{self.checkpoint} is no checkpoint of this training, or damaged") from error
         self.network.load_state_dict(network)
 
@@ -241,7 +245,10 @@ def start_from(network: Inverter, path: Path) -> list[str]:
     if path.suffix == ".onnx":
         from featveil.learning.graphs import read_weights
 
-        stored = read_weights(path.read_bytes(), network)
+        try:
+            stored = read_weights(path.read_bytes(), network)
+        except Exception as error:  # whatever protocol buffers, onnx and NumPy make of a hostile file
+            raise FormatError(f"{path} is no inverter that a training can begin with, or damaged") from error
     else:
         tensors, _ = load_checkpoint(path)
         stored = {name.removeprefix("best."): value for name, value in tensors.items() if name.startswith("best.")}

@@ -41,7 +41,7 @@ class ConcealerRow:
     def inverted(self, attack: str) -> InversionRow | None:
         """The row of one attempt; of raw descriptors without an inverter of their own, what the usual one reads."""
         found = {row.attack: row for row in self.inversions}
-        usual = found.get(READ) if attack == TRAINED["unet"] else None
+        usual = found.get(READ) if self.strength is None and attack == TRAINED["unet"] else None
         return found.get(attack, usual)
 
 
@@ -124,10 +124,11 @@ _EXPLAINED = """\
 - SSIM seen: the most that any inverter or attack sees of test photographs ("by" which one); lower is more private.
 """
 _SEEN = """\
-**direct** is an inverter trained from scratch on what the network gives, **read** one of raw descriptors; others
-recover raw descriptors first. blank: a grey picture; chance: random descriptors at the true positions; constant: the
-average descriptor at all of them, both painted by the inverter of raw descriptors. No concealer hides positions, and
-an inverter trained on these alone would see more than that: the last two are no upper bound of privacy.
+**direct** is an inverter trained on what the network gives (its card says from what beginning), **read** one of raw
+descriptors; others recover raw descriptors first. blank: a grey picture; chance: random descriptors at the true
+positions; constant: the average descriptor at all of them, both painted by the inverter of raw descriptors. No
+concealer hides positions, and an inverter trained on these alone would see more than that: the last two are no upper
+bound of privacy.
 """
 
 

@@ -183,7 +183,7 @@ def train_concealer(
     for out in outs:
         make_folder(out.parent)
     source = _source(request, patches, validation, Pieces(cache, kind, "training"), preparing)
-    identity = _identity(request, patches)
+    identity = _identity(request, patches, validation, source.photographs)
     cards = []
     for strength, out, checkpoint in zip(request.strengths, outs, checkpoints, strict=True):
         size, columns = source.encoding.size, source.encoding.columns
@@ -192,9 +192,7 @@ def train_concealer(
             begin_with(trainer.inverter, request.start)
         told = partial(training, strength)
         network = trainer.run(source, strength, initial, checkpoint, told)
-        card = _card(request, trainer, source) | {
-            "validation": "held-out points" if validation is None else validation.name
-        }
+        card = _card(request, trainer, source)
         save_network(out, *network.weights(), kind, strength, card)
         cards.append({"lambda": strength, **card})
     return cards
@@ -219,7 +217,7 @@ def _source(
     )
 
 
-def _identity(request: Request, patches: PatchSet) -> dict[str, Any]:
+def _identity(request: Request, patches: PatchSet, validation: PatchSet | None, photographs: Pieces) -> dict[str, Any]:
     """What decides how a training goes, beside preset, seed and lambda: one that goes on must share it."""
     made = {
         "kind": request.describer.kind,
@@ -228,6 +226,8 @@ def _identity(request: Request, patches: PatchSet) -> dict[str, Any]:
         "geometry": request.geometry,
         "start": None if request.start is None else request.start.name,
         "patches": [patches.name, len(patches)],
+        "validation": "held-out points" if validation is None else [validation.name, len(validation)],
+        "training_pieces": photographs.digest(),
     }
     if request.loss_weights is not None:
         made["loss_weights"] = hashlib.sha256(request.loss_weights.read_bytes()).hexdigest()
@@ -243,6 +243,7 @@ def _card(request: Request, trainer: "ConcealerTrainer", source: ConcealerSource
             "concealed": source.false_rate(trainer.conceal),
             "during_joint_training": trainer.history,
         },
+        "photographs": len(source.photographs.names()),
         "data": request.data_note,
         "licence": request.licence,
     }

@@ -8,9 +8,9 @@ from featveil.core import InputError
 
 
 def check_seed(seed: int) -> None:
-    """Raise InputError unless `seed` is a whole number of at least 0."""
-    if type(seed) is not int or seed < 0:
-        raise InputError(f"seed must be a whole number of at least 0, got {seed!r}")
+    """Raise InputError unless `seed` is a whole number of at least 0 and below 2^63."""
+    if type(seed) is not int or not 0 <= seed < 2**63:
+        raise InputError(f"seed must be a whole number of at least 0 and below 2^63, got {seed!r:.40}")
 
 
 def generator(seed: int, *names: str) -> np.random.Generator:

@@ -99,7 +99,7 @@ class Study:
                 raise InputError(f"{painter.name} reads scale and orientation of keypoints: --geometry full sends them")
         check_reads_raw(self.painter, self.settings.kind)
         for painter in self.direct:
-            if not any(_fits(painter, scheme) for scheme in self.schemes):
+            if not any(self._fits(painter, scheme) for scheme in self.schemes):
                 raise InputError(f"{painter.name} was trained on {_trained_on(painter)}, which no scheme here sends")
         for scheme in self.schemes:
             names = [attempt.name for attempt in self.attempts(scheme)]
@@ -120,8 +120,14 @@ class Study:
             if _faces(scheme, trial) and (scheme.name, trial.name) not in self.left_out:
                 yield Attempt(trial.name, self.painter, trial)
         for painter in self.direct:
-            if _fits(painter, scheme):
+            if self._fits(painter, scheme):
                 yield Attempt(_direct_name(painter), painter)
+
+    def _fits(self, painter: Painter, scheme: Scheme) -> bool:
+        """Whether it was trained on just what the scheme sends, with the same database or codebook."""
+        kind = self.settings.kind if scheme.network is None else scheme.network.concealed_kind
+        inverter = painter.inverter
+        return inverter.encoding.kind == kind and inverter.card.get("defense") == scheme.defense.spec()
 
     def wanted(self) -> Iterator[tuple[Photograph, Scheme, Attempt]]:
         """Everything that is to be measured, in order."""
@@ -173,11 +179,6 @@ def make_trials(names: Sequence[str] = DEFAULT_ATTACKS) -> list[Trial]:
 def _faces(scheme: Scheme, trial: Trial) -> bool:
     """Whether a trial is one on a private scheme; raw descriptors are read as they are, whatever attacks there are."""
     return not isinstance(scheme.defense, Identity) and scheme.faces(trial)
-
-
-def _fits(painter: Painter, scheme: Scheme) -> bool:
-    """Whether it was trained on just what the scheme sends, with the same database or codebook."""
-    return bool(painter.inverter.card.get("defense") == scheme.defense.spec())
 
 
 def _trained_on(painter: Painter) -> str:

@@ -72,15 +72,15 @@ class ReleasedSamples:
         """`count` random pieces, each without a random part of its keypoints."""
         rng = np.random.default_rng([self._seed, step])
         chosen = rng.integers(len(self._pieces), size=count)
-        return [self._sample(int(place), position, rng) for position, place in enumerate(chosen)]
+        return [self._sample(int(place), turn, rng) for turn, place in enumerate(chosen, step * count)]
 
-    def _sample(self, place: int, position: int, rng: np.random.Generator) -> Sample:
+    def _sample(self, place: int, turn: int, rng: np.random.Generator) -> Sample:
         piece = self._pieces[place]
         kept = rng.random(len(piece.features)) >= _DROPPED * rng.random() * (rng.random() < 0.5)
         kept[0] = True
         thinned = replace(piece, features=piece.features.take(np.flatnonzero(kept)))
-        return self._release.sample(thinned, self.encoding, rng, self._full(position))
+        return self._release.sample(thinned, self.encoding, rng, self._full(turn))
 
-    def _full(self, position: int) -> bool:
+    def _full(self, turn: int) -> bool:
         """Whether this one shows scale, orientation and response: with geometry "either", every other does."""
-        return self.encoding.geometry == "full" or (self.encoding.geometry == "either" and position % 2 == 1)
+        return self.encoding.geometry == "full" or (self.encoding.geometry == "either" and turn % 2 == 1)

@@ -96,7 +96,7 @@ def train_inverter(
     network = make_inverter(samples.encoding.columns, request.architecture, request.size, settings.seed)
     if request.start is not None and not checkpoint_of(out).exists():
         begin_with(network, request.start)
-    identity = _identity(request, samples.encoding.to_json())
+    identity = _identity(request, samples.encoding.to_json(), parts["training"])
     trainer = Trainer(network, loss, settings, checkpoint_of(out), identity)
     trainer.run(samples, training)
     card = identity | _notes(request, trainer) | _counts(parts)
@@ -155,7 +155,7 @@ def reconstruct(inverter: Inverter, release: "Release", piece: Piece, geometry: 
     return inverter.invert(seen, release.words)
 
 
-def _identity(request: Request, encoding: dict[str, Any]) -> dict[str, Any]:
+def _identity(request: Request, encoding: dict[str, Any], training: Pieces) -> dict[str, Any]:
     """What decides how a training goes, together with its settings: one that goes on must share it."""
     made = {
         "encoding": encoding,
@@ -164,6 +164,7 @@ def _identity(request: Request, encoding: dict[str, Any]) -> dict[str, Any]:
         "size": request.size,
         "loss": request.loss,
         "recipe": request.recipe.to_json(),
+        "training_pieces": training.digest(),
         "start": None if request.start is None else request.start.name,
     }
     if request.loss_weights is not None:

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 from featveil.attacks import Guess
 from featveil.core import Features, InputError, Keypoints, Points, PrivateFeatures, WordSets, base_kind
 from featveil.core.arrays import Float32
+from featveil.databases import builtin
+from featveil.defenses import builtin_concealer, has_builtin_concealer
 from featveil.inverters import Inverter, builtin_inverter, load_inverter
 from featveil.inverters.bundled import SIFT_FILE
 from featveil.learning.encodings import Encoding
@@ -106,7 +108,24 @@ def training_command(seen: Features | PrivateFeatures) -> str:
         return command
     spec = seen.defense
     given = [f" --{name.replace('_', '-')} {_short(spec[name])}" for name in _OPTIONS if spec.get(name) is not None]
-    return f"{command} --defense {_short(spec.get('name'))}{''.join(given)}"
+    return f"{command} --defense {_short(spec.get('name'))}{''.join(given)}{_files(seen)}"
+
+
+def _files(seen: PrivateFeatures) -> str:
+    """Options for what did not come with featveil: the network, or a database or codebook of raw descriptors."""
+    spec, kind = seen.defense, base_kind(seen.kind)
+    if spec.get("network"):
+        usual = has_builtin_concealer(kind) and builtin_concealer(kind).digest == spec["network"]
+        return "" if usual else " --concealer FILE"
+    drawn = spec.get("database") or spec.get("codebook")
+    return " --database FILE" if drawn and not _is_builtin(str(drawn), kind) else ""
+
+
+def _is_builtin(digest: str, kind: str) -> bool:
+    try:
+        return builtin(kind).digest == digest
+    except InputError:  # none comes with featveil for this kind
+        return False
 
 
 def recovered(seen: PrivateFeatures, guess: Guess) -> Features:
