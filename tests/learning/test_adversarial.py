@@ -13,6 +13,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="networks: pip install 'featveil[learning]'")
 
 from featveil.core import FeatveilError, FormatError, InputError  # noqa: E402
+from featveil.core.files import locked  # noqa: E402
 from featveil.learning import adversarial  # noqa: E402
 from featveil.learning.adversarial import ConcealerTrainer, Progress, use_threads  # noqa: E402
 from featveil.learning.checkpoints import load_checkpoint, save_checkpoint  # noqa: E402
