@@ -16,7 +16,7 @@ mkdir -p "$out"
 [ -d "$out/patches" ] || featveil patches build "$photos" --out "$out/patches" --part train
 featveil train concealer --images "$photos" --patches "$out/patches" --out "$out" --cache "$out/samples" --start built-in \
   --lambdas 0.1,1,2.5 --threads 1 \
-  --data-note "patches of 1,185 photographs, pieces of 1,385 of BSDS500, ImageNet, Urban100, Sun-Hays and landmarks (research use)" \
+  --data-note "patches of 1,162 photographs, pieces of 1,385 of BSDS500, ImageNet, Urban100, Sun-Hays and landmarks (research use)" \
   --licence "the weights: Apache-2.0, as featveil; the photographs they were learned from are for research and are not part of it"
 for architecture in unet uresnet; do
   train raw-$architecture --architecture $architecture
