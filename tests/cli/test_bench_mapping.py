@@ -108,12 +108,14 @@ def test_localization(run: Any, refused: Any, small_room: Path, book: Path, out:
 
 def test_concealers(run: Any, small_room: Path, out: Path, tmp_path: Path) -> None:
     network = write_network(tmp_path / "n.safetensors")
-    for bench, few in (("mapping", MAPPING), ("localization", (*LOCALIZATION[:4], "--epsilons", 10, *FEW))):
-        more = ("--iterations", 500) if bench == "localization" else ()
-        result = run("bench", bench, small_room, "--out", out / bench, *few, *more, "--concealer", network, "--json")
+    nothing_else = ("--dimensions", "none", "--private-maps", "none", "--epsilons", "none", "--iterations", 500, *FEW)
+    for bench, few in (("mapping", MAPPING), ("localization", nothing_else)):
+        result = run("bench", bench, small_room, "--out", out / bench, *few, "--concealer", network, "--json")
         assert result.exit_code == 0, result.output
-        (row,) = [row for row in strict(result.stdout)["rows"] if row["scheme"] == "concealer-1"]
+        rows = strict(result.stdout)["rows"]
+        (row,) = [row for row in rows if row["scheme"] == "concealer-1"]
         assert row["registered" if bench == "mapping" else "localized"] == 4
+    assert [row["scheme"] for row in rows] == ["raw", "concealer-1"]
 
 
 def test_queries_that_are_never_localized(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from featveil.cli.benching import real_numbers, stoppable, whole_numbers, write_reports
+from featveil.cli.benching import real_numbers, stoppable, unless_none, whole_numbers, write_reports
 from featveil.cli.concealing import Concealers
 from featveil.cli.console import Json, show, table
 from featveil.core.files import make_folder
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 def localization(
     scenes: Annotated[list[Path], typer.Argument(metavar="SCENES...", help="Scenes with true cameras.")],
     out: Annotated[Path, typer.Option(help="Folder for records.jsonl, table.md, curve.png and the maps.")],
-    dimensions: Annotated[str, typer.Option(help="Dimensions of lifted queries, raw map.")] = "2,4,8,16",
-    private_maps: Annotated[str, typer.Option(help="Dimensions of lifted queries, private map.")] = "2,4",
-    epsilons: Annotated[str, typer.Option(help="Epsilons of a descriptor, for word sets.")] = "16,14,12,10",
+    dimensions: Annotated[str, typer.Option(help="Dimensions of lifted queries, raw map; or none.")] = "2,4,8,16",
+    private_maps: Annotated[str, typer.Option(help="Dimensions of lifted queries, private map; or none.")] = "2,4",
+    epsilons: Annotated[str, typer.Option(help="Epsilons of a descriptor, for word sets; or none.")] = "16,14,12,10",
     subset_size: Annotated[int, typer.Option(help="Words sent for each descriptor.")] = 2,
     codebook: Annotated[Path | None, typer.Option(help="Codebook file.", show_default="the built-in one")] = None,
     concealer: Concealers = None,
@@ -51,10 +51,10 @@ def localization(
     settings = Settings(kind, max_features, seed, retrieved)
     methods = make_methods(
         kind,
-        whole_numbers(dimensions, "--dimensions"),
-        whole_numbers(private_maps, "--private-maps"),
+        unless_none(dimensions, lambda: whole_numbers(dimensions, "--dimensions")),
+        unless_none(private_maps, lambda: whole_numbers(private_maps, "--private-maps")),
         builtin(kind) if codebook is None else load_database(codebook),
-        real_numbers(epsilons, "--epsilons"),
+        unless_none(epsilons, lambda: real_numbers(epsilons, "--epsilons")),
         subset_size,
         whole_numbers(iterations, "--iterations"),
         concealed_schemes([load_network(path) for path in concealer or []], kind),
