@@ -1,6 +1,8 @@
 """The concealer: what it sends and is called, and how other defenses follow it."""
 
 import math
+import subprocess
+import sys
 from dataclasses import replace
 from typing import Any
 
@@ -180,6 +182,25 @@ def test_without_a_file_there_is_no_built_in_network(monkeypatch: pytest.MonkeyP
     assert not has_builtin_concealer("sift")
     with pytest.raises(InputError, match=r"no built-in concealer for sift descriptors: give the file of one"):
         Concealer().for_kind("sift")
+
+
+def test_the_network_that_comes_with_featveil() -> None:
+    builtin_concealer.cache_clear()
+    network = builtin_concealer("sift")
+    assert (network.kind, network.size) == ("sift", 128) and network.lambda_ > 0
+    assert "Apache-2.0" in network.card["licence"] and "photographs" in network.card["data"]
+    rates = network.card["false_positive_rate_95"]
+    assert rates["concealed"] <= 2 * rates["raw"]
+    private = sent(Concealer())
+    assert private.kind == network.concealed_kind and private.defense["network"] == network.digest
+    assert not has_builtin_concealer("superpoint")
+
+
+def test_it_runs_without_torch() -> None:
+    code = "import sys, numpy, featveil as fv; fv.builtin_concealer('sift').apply(numpy.ones((3, 128)))"
+    code += "; print(any(name.split('.')[0] in ('torch', 'onnxruntime') for name in sys.modules))"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "False"
 
 
 def test_the_built_in_network_is_used_where_none_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
