@@ -1,12 +1,14 @@
 """featveil demo."""
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import featveil as fv
+from featveil.attacks import Unconceal
 from featveil.cli import demo as command
 from featveil.tasks.demo_map import MappedRoom, map_room
 
@@ -17,13 +19,16 @@ def fewer_features(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "_DIMENSIONS", (4,))
     monkeypatch.setattr("featveil.tasks.demo._SAMPLE", 20)
     monkeypatch.setattr("featveil.tasks.demo_map.map_room", without_pycolmap)
+    quick = partial(Unconceal, examples=1024, features=64, steps=2)
+    monkeypatch.setattr("featveil.tasks.demo.Unconceal", quick)
 
 
 def without_pycolmap() -> list[MappedRoom]:
     raise fv.MissingExtraError("pycolmap", "colmap")
 
 
-def test_page_and_release(run: Any, tmp_path: Path) -> None:
+def test_page_and_release(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("featveil.tasks.demo.Unconceal", Unconceal)
     result = run("demo", "--out", tmp_path / "out", "--json")
     assert result.exit_code == 0, result.output
     shown = json.loads(result.stdout)
