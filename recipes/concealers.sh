@@ -1,6 +1,6 @@
 #!/bin/sh
 # Trains the concealers that docs/claims.md measures, and inverters to measure them with: recipes/concealers.sh PHOTOS OUT
-# PHOTOS is that of builtin-inverter.sh; some two hours on one core. The inverters begin with nothing, as in the paper, and
+# PHOTOS is that of builtin-inverter.sh; some two and a half hours on one core. The inverters begin with nothing, as in the paper, and
 # all take the same 1,800 steps, that of raw descriptors too. A stopped training goes on when this is run again.
 set -eu
 
@@ -15,14 +15,10 @@ photos=$1 out=$2
 mkdir -p "$out"
 [ -d "$out/patches" ] || featveil patches build "$photos" --out "$out/patches" --part train
 featveil train concealer --images "$photos" --patches "$out/patches" --out "$out" --cache "$out/samples" --start built-in \
-  --lambdas 0.1,1,2.5 --threads 1 \
+  --lambdas 0.1,1,2.5,25 --threads 1 \
   --data-note "patches of 1,162 photographs, pieces of 1,385 of BSDS500, ImageNet, Urban100, Sun-Hays and landmarks (research use)" \
   --licence "the weights: Apache-2.0, as featveil; the photographs they were learned from are for research and are not part of it"
-for architecture in unet uresnet; do
-  train raw-$architecture --architecture $architecture
-  for strength in 0.1 1 2.5; do
-    case $architecture-$strength in uresnet-0.1 | uresnet-1) continue ;; esac
-    train concealed-$strength-$architecture --architecture $architecture --defense concealer \
-      --concealer "$out/sift-$strength.safetensors"
-  done
+train raw-unet
+for strength in 0.1 1 2.5 25; do
+  train concealed-$strength-unet --defense concealer --concealer "$out/sift-$strength.safetensors"
 done
