@@ -22,11 +22,14 @@ _NOT_OURS = "SIFT."  # HardTFeat's file also has filters of a SIFT that its netw
 
 
 class HardTFeat(nn.Module):
-    """Two convolutions with tanh and one that takes in the whole patch; names as in the file of its weights."""
+    """Two convolutions with tanh and one that takes in the whole patch; names as in the file of its weights.
+
+    The largest of four is taken before tanh rather than after it, which gives the same and is quicker.
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        self.features = nn.Sequential(nn.Conv2d(1, 32, 7), nn.Tanh(), nn.MaxPool2d(2), nn.Conv2d(32, 64, 6), nn.Tanh())
+        self.features = nn.Sequential(nn.Conv2d(1, 32, 7), nn.MaxPool2d(2), nn.Tanh(), nn.Conv2d(32, 64, 6), nn.Tanh())
         self.classifier = nn.Sequential(nn.Dropout(0.0), nn.Conv2d(64, 128, 8), nn.Tanh())
 
     def forward(self, patches: Tensor) -> Tensor:
@@ -40,7 +43,7 @@ class PatchNetwork:
     """A network that is ready to describe patches."""
 
     def __init__(self, module: nn.Module) -> None:
-        self.module = module.eval()
+        self.module = module.eval().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def describe(self, patches: Any) -> Float32:
         """Descriptors (n, 128) of uint8 patches (n, 64, 64), which are halved first."""
