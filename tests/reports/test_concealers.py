@@ -1,12 +1,15 @@
 """Tables and figures of a study of concealers, from records."""
 
+from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from featveil.core import InputError
 from featveil.core.records import Parameter, Record
 from featveil.extractors import read_image
+from featveil.reports import concealer_figures
 from featveil.reports.concealer_figures import draw_concealed_matching, draw_concealers
 from featveil.reports.concealers import concealer_cells, concealer_markdown, summarize_concealers
 from featveil.reports.ninjadesc import SOSNET, SSIM
@@ -166,6 +169,24 @@ def test_both_figures(tmp_path: Path) -> None:
     for name in "ab":
         picture = read_image(tmp_path / f"{name}.png")
         assert picture.shape[1] > 700 and len(set(map(tuple, picture.reshape(-1, 3)[::97]))) > 5
+
+
+def test_labels_of_networks_that_are_alike_lie_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("matplotlib", reason="figures: pip install 'featveil[plots]'")
+    figures: list[Any] = []
+    monkeypatch.setattr(concealer_figures, "write_figure", lambda figure, path, title: figures.append(figure))
+    alike = [
+        record
+        if record.scheme != TWO or record.task != "inversion"
+        else seen(TWO, str(record.attack), 0.5 + 0.001 * place)
+        for place, record in enumerate(RECORDS)
+    ]
+    draw_concealers(summarize_concealers([*alike, seen(ONE, "unconceal", 0.501)]), tmp_path / "a.png")
+    (figure,) = figures
+    figure.draw_without_rendering()
+    boxes = [text.get_window_extent() for text in figure.axes[0].texts]
+    assert len(boxes) == 6  # raw once, and both networks by three attacks less the one that is missing
+    assert [pair for pair in combinations(boxes, 2) if pair[0].overlaps(pair[1])] == []
 
 
 def test_the_papers_numbers_agree_with_each_other() -> None:

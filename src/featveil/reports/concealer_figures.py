@@ -1,19 +1,24 @@
 """The two figures of a study of concealers, as PNG: utility over privacy (NinjaDesc's 8b) and matching (their 8a)."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from featveil.core import InputError
 from featveil.metrics import THRESHOLDS
 from featveil.reports.concealers import TRAINED, ConcealerResults, ConcealerRow
 from featveil.reports.figures import LEVELS, MARKERS, blank_figure, quiet, shades, write_figure
+from featveil.reports.labels import Box, Labeller
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _FLOORS = {"blank": ("grey picture", "-."), "constant": ("average descriptor", "--")}
 _ARCHITECTURES = {attack: f"fresh inverter, {name}" for name, attack in TRAINED.items()}
+_REACH, _LETTER, _LINE = 0.06, 0.07, 0.14  # inches: half a marker, and the letters of its label
 _LIFTED: dict[str, Any] = {"color": "#c44e00", "linewidth": 1.4}
 
 
@@ -28,15 +33,13 @@ def draw_concealers(found: ConcealerResults, path: str | Path, title: str = "") 
         raise InputError("no inverter of a concealer was given, or the tasks of HPatches were not run")
     figure = blank_figure(6.4, 4.4)
     panel = figure.subplots()
+    named: list[tuple[ConcealerRow, float, float, Any]] = []
     for number, (attack, points) in enumerate(curves.items()):
         colour = shades(len(curves), lightest=0.6)[number]
         looks: dict[str, Any] = {"color": colour, "marker": MARKERS[number % len(MARKERS)]}
         label = _ARCHITECTURES.get(attack, f"{attack}, then inverted")
         panel.plot([x for _, x, _ in points], [y for _, _, y in points], label=label, linewidth=1.4, **looks)
-        for row, x, y in points:
-            if row.strength is not None or number == 0:
-                text = "raw" if row.strength is None else f"{row.strength:g}"
-                panel.annotate(text, (x, y), (5, 5), textcoords="offset points", fontsize=8, color=colour)
+        named += [(row, x, y, colour) for row, x, y in points if row.strength is not None or number == 0]
     for floor in found.floors:
         if floor.attack in _FLOORS:
             name, style = _FLOORS[floor.attack]
@@ -46,6 +49,8 @@ def draw_concealers(found: ConcealerResults, path: str | Path, title: str = "") 
     panel.set_ylabel("utility: mean mAP to raw, points", fontsize=9)
     quiet(panel)
     figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=8)
+    figure.draw_without_rendering()  # only then is it known where points are
+    _name_points(panel, named)
     write_figure(figure, path, title)
 
 
@@ -70,6 +75,41 @@ def draw_concealed_matching(found: ConcealerResults, path: str | Path, title: st
     quiet(panel)
     figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=8)
     write_figure(figure, path, title)
+
+
+def _name_points(panel: "Axes", named: "Sequence[tuple[ConcealerRow, float, float, Any]]") -> None:
+    """Write lambda beside each point, clear of other points and labels, with a thin line to those farther away."""
+    frame, inch = panel.bbox, panel.figure.dpi
+    places = [(float(x), -float(y)) for x, y in panel.transData.transform([(x, y) for _, x, y, _ in named])]
+    area = Box(frame.x0, -frame.y1, frame.width, frame.height)
+    labeller = Labeller(area, places, _drawn(panel), reach=_REACH * inch)
+    for (row, x, y, colour), place in zip(named, places, strict=True):
+        text = "raw" if row.strength is None else f"{row.strength:g}"
+        box = labeller.place(place, _LETTER * inch * len(text), _LINE * inch)
+        across, down = box.middle[0] - place[0], box.middle[1] - place[1]
+        far = max(abs(across) - box.width / 2, abs(down) - box.height / 2) > 2 * _REACH * inch
+        panel.annotate(
+            text,
+            (x, y),
+            (72 * across / inch, -72 * down / inch),
+            textcoords="offset points",
+            ha="center",
+            va="center",
+            fontsize=8,
+            color=colour,
+            arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.6} if far else None,
+        )
+
+
+def _drawn(panel: "Axes") -> list[Box]:
+    """Where lines are, as boxes of two pixels along them."""
+    made = []
+    for line in panel.lines:
+        corners = line.get_transform().transform(np.column_stack(line.get_data()))
+        for first, last in pairwise(corners):
+            count = max(2, int(np.abs(last - first).max()) // 2)
+            made += [Box(x - 1, -y - 1, 2, 2) for x, y in np.linspace(first, last, count).tolist()]
+    return made
 
 
 def _curves(panel: "Axes", rows: Sequence[ConcealerRow]) -> None:
