@@ -129,6 +129,12 @@ def test_an_attack_may_recover_descriptors_first(
     assert [[one["attack"] for one in row["inversions"]] for row in shown["rows"]][1:] == [["unconceal"]] * 2
 
 
+def test_inverters_that_are_trained_later_join_the_earlier_ones(ran: Any, command: tuple[Any, ...]) -> None:
+    ran(*command, *direct("mixed-unet"))
+    mixed = ran(*command, *direct("mixed-uresnet"))["rows"][-1]
+    assert [one["attack"] for one in mixed["inversions"]] == ["direct", "direct (uresnet)"]
+
+
 @pytest.mark.parametrize(
     ("options", "told"),
     [

@@ -57,11 +57,13 @@ def concealers(
 
     FPR@95, the tasks of HPatches, mean matching accuracy with sub-hybrid lifting beside it, and what fresh inverters
     see (featveil train inverter --defense concealer --concealer FILE). Stop it with Ctrl-C at any time: the same
-    command goes on where it stopped (from OUT/records.jsonl).
+    command goes on where it stopped (from OUT/records.jsonl). Tables and figures are of everything that is in there,
+    so that networks and inverters which are trained later can be added.
 
     Example: featveil bench concealers sift-0.1.safetensors sift-1.safetensors --data hpatches-sequences/
     --images victims/ --part test --direct fresh-0.1.onnx --direct fresh-1.onnx --out results/
     """
+    from featveil.core.records import read_records
     from featveil.databases import builtin
     from featveil.datasets import load_hpatches, load_phototour
     from featveil.extractors import make_describer
@@ -95,10 +97,10 @@ def concealers(
     whole = ConcealerStudy(networks, describer, sources, patch_settings, match_settings, own, study)
     make_folder(out)
     path = out / "records.jsonl"
-    records = stoppable("patches", path, lambda report: whole.patches(path, report))
-    records += stoppable("matching", path, lambda report: whole.matching(path, report))
-    records += stoppable("inversion", path, lambda report: whole.inversion(out, report))
-    _publish(records, out, kind, json)
+    stoppable("patches", path, lambda report: whole.patches(path, report))
+    stoppable("matching", path, lambda report: whole.matching(path, report))
+    stoppable("inversion", path, lambda report: whole.inversion(out, report))
+    _publish(read_records(path), out, kind, json)
 
 
 def _publish(records: "list[Record]", out: Path, kind: str, json: bool) -> None:
