@@ -1,24 +1,42 @@
 #!/bin/sh
-# Trains the concealers that docs/claims.md measures, and inverters to measure them with: recipes/concealers.sh PHOTOS OUT
-# PHOTOS is that of builtin-inverter.sh; some two and a half hours on one core. The inverters begin with nothing, as in the paper, and
-# all take the same 1,800 steps, that of raw descriptors too. A stopped training goes on when this is run again.
+# Trains the concealers that docs/claims.md measures, and inverters to measure them with: recipes/concealers.sh PHOTOS OUT [HARDTFEAT.pth]
+# PHOTOS is that of builtin-inverter.sh. Some three hours on one core, and two more for HardTFeat, whose weights are a file of the user's.
+# The inverters begin with nothing, as in the paper, and all take the same 1,800 steps, those of raw descriptors too. A stopped training
+# goes on when this is run again.
 set -eu
 
-train() {
-  name=$1
+concealers() {
+  samples=$1
   shift
-  featveil train inverter --images "$photos" --out "$out/$name.onnx" --cache "$out/samples" --steps 1800 --minutes 60 \
-    --threads 1 "$@"
+  featveil train concealer --images "$photos" --patches "$out/patches" --out "$out" --cache "$out/$samples" --threads 1 "$@" \
+    --data-note "patches of 1,162 photographs, pieces of 1,385 of BSDS500, ImageNet, Urban100, Sun-Hays and landmarks (research use)" \
+    --licence "the weights: Apache-2.0, as featveil; the photographs they were learned from are for research and are not part of it"
+}
+
+inverter() {
+  samples=$1 name=$2
+  shift 2
+  featveil train inverter --images "$photos" --out "$out/$name.onnx" --cache "$out/$samples" --steps 1800 --minutes 90 --threads 1 "$@"
 }
 
 photos=$1 out=$2
 mkdir -p "$out"
 [ -d "$out/patches" ] || featveil patches build "$photos" --out "$out/patches" --part train
-featveil train concealer --images "$photos" --patches "$out/patches" --out "$out" --cache "$out/samples" --start built-in \
-  --lambdas 0.1,1,2.5,25 --threads 1 \
-  --data-note "patches of 1,162 photographs, pieces of 1,385 of BSDS500, ImageNet, Urban100, Sun-Hays and landmarks (research use)" \
-  --licence "the weights: Apache-2.0, as featveil; the photographs they were learned from are for research and are not part of it"
-train raw-unet
+
+concealers samples --start built-in --lambdas 0.1,1,2.5,25
+inverter samples raw-unet
 for strength in 0.1 1 2.5 25; do
-  train concealed-$strength-unet --defense concealer --concealer "$out/sift-$strength.safetensors"
+  inverter samples concealed-$strength-unet --defense concealer --concealer "$out/sift-$strength.safetensors"
+done
+inverter samples raw-uresnet --architecture uresnet
+for strength in 1 2.5; do
+  inverter samples concealed-$strength-uresnet --architecture uresnet --defense concealer --concealer "$out/sift-$strength.safetensors"
+done
+
+[ $# -gt 2 ] || exit 0
+concealers samples-hardtfeat --extractor hardtfeat --weights "$3" --lambdas 0.1,1,2.5
+inverter samples-hardtfeat hardtfeat-raw --extractor hardtfeat --weights "$3"
+for strength in 0.1 1 2.5; do
+  inverter samples-hardtfeat hardtfeat-concealed-$strength --extractor hardtfeat --weights "$3" \
+    --defense concealer --concealer "$out/hardtfeat-$strength.safetensors"
 done

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from featveil.core import InputError
-from featveil.core.files import replacing
+from featveil.core import InputError, files
+from featveil.core.files import locked, replacing
 
 
 def names(folder: Path) -> list[str]:
@@ -42,3 +42,35 @@ def test_missing_folder_and_folder_as_target(tmp_path: Path) -> None:
         pass
     with pytest.raises(InputError, match="is a folder"), replacing(tmp_path):
         pass
+
+
+def test_a_lock_is_there_only_while_it_is_held(tmp_path: Path) -> None:
+    with locked(tmp_path / "lock"):
+        assert names(tmp_path) == ["lock"]
+        with pytest.raises(InputError, match="another process is at work"), locked(tmp_path / "lock"):
+            pass
+        assert names(tmp_path) == ["lock"]  # who does not get it does not take it away either
+    assert names(tmp_path) == []
+    with pytest.raises(KeyboardInterrupt), locked(tmp_path / "lock"):
+        raise KeyboardInterrupt
+    assert names(tmp_path) == []
+    with pytest.raises(InputError, match="cannot write"), locked(tmp_path / "nowhere" / "lock"):
+        pass
+
+
+def test_a_lock_whose_file_was_deleted_meanwhile_is_taken_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, lock, taken = tmp_path / "lock", files._lock, list[int]()
+
+    def slow(handle: int, at: Path) -> None:
+        """The last holder deletes its file after this process has opened it."""
+        taken.append(handle)
+        if len(taken) == 1:
+            path.unlink()
+        lock(handle, at)
+
+    monkeypatch.setattr(files, "_lock", slow)
+    with locked(path):
+        monkeypatch.undo()
+        assert len(taken) == 2 and names(tmp_path) == ["lock"]
+        with pytest.raises(InputError, match="another process is at work"), locked(path):
+            pass

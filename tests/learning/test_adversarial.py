@@ -243,7 +243,7 @@ def test_nothing_is_claimed_to_be_kept_where_nothing_is(tmp_path: Path) -> None:
     bare = folder(tmp_path, "bare")
     with pytest.raises(FeatveilError, match="after 0 steps of stage utility: nothing of stage utility was saved"):
         run(trainer(), bare, Poisoned())
-    assert [path.name for path in bare.iterdir()] == ["initial.lock"]
+    assert list(bare.iterdir()) == []
 
 
 def test_two_processes_do_not_train_the_same_first_stages(tmp_path: Path) -> None:
@@ -252,6 +252,12 @@ def test_two_processes_do_not_train_the_same_first_stages(tmp_path: Path) -> Non
     run(trainer(), tmp_path)
     with locked(tmp_path / "initial.lock"):  # the third stage does not need them to itself
         run(trainer(), tmp_path, strength=2.0)
+
+
+def test_two_processes_do_not_train_the_same_network(tmp_path: Path) -> None:
+    run(trainer(), tmp_path)
+    with locked(tmp_path / "1.lock"), pytest.raises(InputError, match="another process is at work"):
+        run(trainer(), tmp_path)
 
 
 def test_half_a_step_is_never_saved(tmp_path: Path) -> None:
@@ -356,6 +362,10 @@ def damage(path: Path, how: str) -> None:
             tensors["ninja-moments.0.exp_avg"] = torch.zeros(4)
         case "moment of nothing":
             tensors["inverter-moments.999.exp_avg"] = torch.zeros(4)
+        case "no moment of a layer":
+            tensors = {name: value for name, value in tensors.items() if not name.startswith("inverter-moments.3.")}
+        case "half a moment":
+            del tensors["inverter-moments.0.exp_avg_sq"]
         case "no best":
             del tensors["best.hidden.bias"]
         case "no stage":
@@ -375,6 +385,8 @@ def damage(path: Path, how: str) -> None:
         "other shape",
         "other moment",
         "moment of nothing",
+        "no moment of a layer",
+        "half a moment",
         "no best",
         "no stage",
         "text for a number",

@@ -19,6 +19,7 @@ torch = pytest.importorskip("torch", reason="networks: pip install 'featveil[lea
 from safetensors.torch import save_file  # noqa: E402
 
 from featveil.core import FeatveilError, FormatError, InputError  # noqa: E402
+from featveil.core.files import locked  # noqa: E402
 from featveil.learning import training  # noqa: E402
 from featveil.learning.checkpoints import load_checkpoint, save_checkpoint  # noqa: E402
 from featveil.learning.interrupts import whole_step  # noqa: E402
@@ -278,6 +279,12 @@ def test_a_checkpoint_of_another_training_is_refused(
     assert path.read_bytes() == before
 
 
+def test_two_processes_do_not_train_the_same_network(tmp_path: Path) -> None:
+    with locked(tmp_path / "a.lock"), pytest.raises(InputError, match="another process is at work"):
+        trainer(tmp_path / "a.safetensors").run(SomeSamples())
+    assert not (tmp_path / "a.safetensors").exists()
+
+
 def damage(path: Path, how: str) -> None:
     tensors, state = load_checkpoint(path)
     match how:
@@ -295,6 +302,10 @@ def damage(path: Path, how: str) -> None:
             tensors["moment.0.exp_avg"] = torch.zeros(4)
         case "moment of nothing":
             tensors["moment.999.exp_avg"] = torch.zeros(4)
+        case "no moment of a layer":
+            tensors = {name: value for name, value in tensors.items() if not name.startswith("moment.3.")}
+        case "half a moment":
+            del tensors["moment.0.exp_avg_sq"]
         case "no step":
             del state["step"]
         case "text for a number":
@@ -317,6 +328,8 @@ def damage(path: Path, how: str) -> None:
         "other shape",
         "other moment",
         "moment of nothing",
+        "no moment of a layer",
+        "half a moment",
         "no step",
         "text for a number",
         "steps below zero",

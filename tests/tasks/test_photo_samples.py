@@ -43,8 +43,7 @@ def in_twos(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def content(folder: Path) -> dict[str, bytes]:
-    """Everything but the lock."""
-    files = [path for path in folder.rglob("*") if path.is_file() and path.name != "lock"]
+    files = [path for path in folder.rglob("*") if path.is_file()]
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
 
@@ -138,7 +137,7 @@ def test_it_goes_on_after_ctrl_c_and_leaves_nothing_half(
     assert cv2.getNumThreads() == before
     there = content(tmp_path / "cache")
     whole = content(tmp_path / "whole")
-    assert there.keys() < whole.keys() | {"lock"}
+    assert there.keys() < whole.keys()
     assert all(whole[name] == found for name, found in there.items())
     assert {name.partition("/")[0] for name in there} <= {"recipe.json", "shard-00000", "shard-00001", "shard-00002"}
     make_pieces(photos, tmp_path / "cache", RECIPE)
@@ -154,7 +153,7 @@ def test_an_error_within_a_shard_leaves_nothing_of_it(
         Watched(patch, "featveil.tasks.photo_samples._piece", photo_samples._piece, stop_at=6, error=MemoryError)
         with pytest.raises(MemoryError):
             make_pieces(photos, tmp_path / "cache", RECIPE)
-    assert {path.name for path in (tmp_path / "cache").iterdir()} == {"recipe.json", "lock", "shard-00000"}
+    assert {path.name for path in (tmp_path / "cache").iterdir()} == {"recipe.json", "shard-00000"}
     make_pieces(photos, tmp_path / "cache", RECIPE)
     assert len(Pieces(tmp_path / "cache", "sift", "training")) == 12
 
@@ -166,7 +165,7 @@ def test_a_full_disk_is_one_clear_error(photos: Path, tmp_path: Path, monkeypatc
     monkeypatch.setattr(np, "save", full)
     with pytest.raises(InputError, match=r"cannot write .*shard-00000: No space left"):
         make_pieces(photos, tmp_path / "cache", RECIPE)
-    assert {path.name for path in (tmp_path / "cache").iterdir()} == {"recipe.json", "lock"}
+    assert {path.name for path in (tmp_path / "cache").iterdir()} == {"recipe.json"}
 
 
 def test_what_a_killed_process_left_is_cleared_away(cache: Path, photos: Path, tmp_path: Path) -> None:

@@ -56,19 +56,42 @@ def make_folder(folder: Path) -> None:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold a lock on the file `path`, made if missing; raises InputError when another process holds it.
+    """Hold a lock on the file `path`, which is there only so long; raises InputError when another process holds it.
 
     Windows has no such locks: there it only makes the file.
     """
+    handle = _acquired(path)
     try:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-    except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror}") from error
-    try:
-        _lock(handle, path)
         yield
     finally:
+        if sys.platform != "win32":  # where an open file cannot be deleted
+            path.unlink(missing_ok=True)
         os.close(handle)  # which also lets go of the lock
+
+
+def _acquired(path: Path) -> int:
+    """The file at `path`, open and locked."""
+    while True:
+        try:
+            handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        except OSError as error:
+            raise InputError(f"cannot write {path}: {error.strerror}") from error
+        try:
+            _lock(handle, path)
+        except InputError:
+            os.close(handle)
+            raise
+        if _is_at(handle, path):
+            return handle
+        os.close(handle)  # its last holder has just deleted it
+
+
+def _is_at(handle: int, path: Path) -> bool:
+    """Whether the open file is still the one at `path`."""
+    try:
+        return os.path.samestat(os.fstat(handle), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def _lock(handle: int, path: Path) -> None:

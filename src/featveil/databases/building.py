@@ -68,7 +68,7 @@ def build(
 def discard_work(work_dir: str | Path) -> None:
     """Delete what `build` left in `work_dir`, and the folder itself unless it holds anything else."""
     folder = Path(work_dir)
-    for name in (DESCRIPTORS, MANIFEST, _CHECKPOINT, _LOCK):
+    for name in (DESCRIPTORS, MANIFEST, _CHECKPOINT):
         (folder / name).unlink(missing_ok=True)
     if folder.is_dir() and not any(folder.iterdir()):
         folder.rmdir()

@@ -18,7 +18,7 @@ from torch import Tensor
 from featveil.core.arrays import Float32
 from featveil.core.errors import FeatveilError, FormatError, InputError
 from featveil.core.files import locked
-from featveil.learning.checkpoints import check_same, load_checkpoint, save_checkpoint
+from featveil.learning.checkpoints import check_same, load_checkpoint, optimiser_moments, save_checkpoint
 from featveil.learning.concealer_presets import STAGES, Preset, Stage
 from featveil.learning.concealing import NinjaNet, utility_loss
 from featveil.learning.interrupts import whole_step
@@ -108,19 +108,20 @@ class ConcealerTrainer:
         """The trained network for privacy parameter `strength` (lambda). Ctrl-C saves, and the next run goes on.
 
         Raises FeatveilError when a loss or its gradient is no number: the last good state stays in the file. Raises
-        InputError for files of another training, FormatError for damaged ones.
+        InputError for files of another training or that another process writes, FormatError for damaged ones.
         """
         identity = {**self.identity, "lambda": strength}
         self._optimisers("utility")
-        if checkpoint.exists():
-            self._load(checkpoint, identity)
-        elif initial.exists():
-            self._load(initial, self.identity, shared=True)
-        if any(self.done[stage] < getattr(self.preset, stage).steps for stage in STAGES[:2]):
-            with locked(initial.with_suffix(".lock")):
-                for stage in STAGES[:2]:
-                    self._stage(stage, source, 0.0, initial, self.identity, report)
-        self._stage("joint", source, strength, checkpoint, identity, report)
+        with locked(checkpoint.with_suffix(".lock")):
+            if checkpoint.exists():
+                self._load(checkpoint, identity)
+            elif initial.exists():
+                self._load(initial, self.identity, shared=True)
+            if any(self.done[stage] < getattr(self.preset, stage).steps for stage in STAGES[:2]):
+                with locked(initial.with_suffix(".lock")):
+                    for stage in STAGES[:2]:
+                        self._stage(stage, source, 0.0, initial, self.identity, report)
+            self._stage("joint", source, strength, checkpoint, identity, report)
         if self._best is not None:
             self.ninja.load_state_dict(self._best[1])
         return self.ninja.eval()
@@ -270,7 +271,7 @@ class ConcealerTrainer:
             best = {name: tensors[f"best.{name}"] for name in self.ninja.state_dict()} if "best" in state else None
             for part, (network, optimiser) in self._parts().items():
                 network.load_state_dict({name: tensors[f"{part}.{name}"] for name in network.state_dict()})
-                moments = _moments(tensors, f"{part}-moments.", list(network.parameters()))
+                moments = optimiser_moments(tensors, f"{part}-moments", list(network.parameters()))
                 optimiser.load_state_dict({**optimiser.state_dict(), "state": moments})
             self._best = None if best is None else (float(state["best"]), best)
         except (LookupError, ValueError, TypeError, AttributeError, RuntimeError) as error:
@@ -288,16 +289,3 @@ def _first_stages(identity: Any) -> Any:
         return identity
     preset = {name: value for name, value in identity["preset"].items() if name not in ("joint", "selects")}
     return {**identity, "preset": preset}
-
-
-def _moments(tensors: dict[str, Tensor], prefix: str, parameters: list[Tensor]) -> dict[int, dict[str, Tensor]]:
-    """The state of an optimiser, laid out in memory as it makes it, which a file does not tell."""
-    moments: dict[int, dict[str, Tensor]] = {}
-    for name, value in tensors.items():
-        if name.startswith(prefix):
-            place, key = name.removeprefix(prefix).split(".")
-            like = parameters[int(place)].detach() if value.ndim else value
-            if like.shape != value.shape:
-                raise ValueError(name)
-            moments.setdefault(int(place), {})[key] = torch.empty_like(like).copy_(value)
-    return moments

@@ -1,9 +1,11 @@
 """The state of a training in one safetensors file: written beside and renamed, read without running any code."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
@@ -12,6 +14,7 @@ from featveil.core.errors import FormatError, InputError
 from featveil.core.files import replacing
 
 _LARGEST = 2**33
+_MOMENTS = {"step", "exp_avg", "exp_avg_sq"}
 _LONGEST = 80  # of a value in a message
 
 
@@ -40,6 +43,26 @@ def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     if not isinstance(state, dict):
         raise FormatError(f"{path} is no checkpoint of a training")
     return tensors, state
+
+
+def optimiser_moments(
+    tensors: dict[str, Tensor], prefix: str, parameters: Sequence[Tensor]
+) -> dict[int, dict[str, Tensor]]:
+    """The state of Adam: what is stored under PREFIX.PLACE.KEY, laid out in memory as its `parameters` are.
+
+    Raises ValueError unless that is all of it, or nothing, as before the first step.
+    """
+    moments: dict[int, dict[str, Tensor]] = {}
+    for name, value in tensors.items():
+        if name.startswith(f"{prefix}."):
+            place, key = name.removeprefix(f"{prefix}.").split(".")
+            like = parameters[int(place)].detach() if value.ndim else value
+            if like.shape != value.shape:
+                raise ValueError(name)
+            moments.setdefault(int(place), {})[key] = torch.empty_like(like).copy_(value)
+    if moments and (len(moments) < len(parameters) or any(state.keys() != _MOMENTS for state in moments.values())):
+        raise ValueError(prefix)
+    return moments
 
 
 def check_same(

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from featveil.core.arrays import Float32, Integers
 from featveil.core.errors import FeatveilError, FormatError, InputError
-from featveil.learning.checkpoints import check_same, load_checkpoint, save_checkpoint
+from featveil.core.files import locked
+from featveil.learning.checkpoints import check_same, load_checkpoint, optimiser_moments, save_checkpoint
 from featveil.learning.encodings import STRIDES
 from featveil.learning.interrupts import whole_step
 from featveil.learning.inversion import Inverter
@@ -115,11 +116,16 @@ class Trainer:
         """Train until the budget is spent or validation stops gaining; Ctrl-C saves, so that the next run goes on.
 
         The best network is left in `network`. Raises FeatveilError when the loss or its gradient is no number: the last
-        good state stays in the checkpoint. Raises InputError for a checkpoint of another training, FormatError for a
-        damaged one.
+        good state stays in the checkpoint. Raises InputError for a checkpoint of another training or that another
+        process writes, FormatError for a damaged one.
         """
-        if self.checkpoint.exists():
-            self._load()
+        with locked(self.checkpoint.with_suffix(".lock")):
+            if self.checkpoint.exists():
+                self._load()
+            self._train(samples, report)
+        self.network.load_state_dict(self.best)
+
+    def _train(self, samples: Samples, report: Report) -> None:
         losses: list[float] = []
         saved = self.seconds
         try:
@@ -133,7 +139,6 @@ class Trainer:
         finally:
             if losses and self._whole:
                 self._save()
-        self.network.load_state_dict(self.best)
 
     def _advance(self, samples: Samples) -> float:
         """One step, and where one is due an evaluation, whose time is not counted; returns the loss."""
@@ -206,7 +211,8 @@ class Trainer:
             for part, target in (("network", network), ("average", self.average), ("best", self.best)):
                 for name, value in target.items():
                     _fill(value, tensors[f"{part}.{name}"])
-            self._load_moments(tensors)
+            moments = optimiser_moments(tensors, "moment", list(self.network.parameters()))
+            self.optimiser.load_state_dict({**self.optimiser.state_dict(), "state": moments})
             for key, wanted in _STATE.items():
                 if not isinstance(state[key], wanted):
                     raise ValueError(key)
@@ -217,17 +223,6 @@ class Trainer:
         except (LookupError, ValueError, TypeError) as error:
             raise FormatError(f"{self.checkpoint} is no checkpoint of this training, or damaged") from error
         self.network.load_state_dict(network)
-
-    def _load_moments(self, tensors: dict[str, Tensor]) -> None:
-        parameters = list(self.network.parameters())
-        moments: dict[int, dict[str, Tensor]] = {}
-        for name, value in tensors.items():
-            if name.startswith("moment."):
-                _, place, key = name.split(".")
-                # Laid out in memory as the optimiser makes them, which a file does not tell.
-                made = torch.empty_like(parameters[int(place)] if value.ndim else value)
-                moments.setdefault(int(place), {})[key] = _fill(made.detach(), value)
-        self.optimiser.load_state_dict({**self.optimiser.state_dict(), "state": moments})
 
 
 def _fill(target: Tensor, value: Tensor) -> Tensor:
