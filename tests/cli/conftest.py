@@ -90,3 +90,9 @@ def files(room: "Room", strecha_room: Path, tmp_path_factory: pytest.TempPathFac
     from rooms import write_files
 
     return write_files(room, strecha_room / "images", tmp_path_factory.mktemp("files"))
+
+
+@pytest.fixture
+def few_photographs_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No warning that a training has few photographs."""
+    monkeypatch.setattr("featveil.tasks.photo_samples._FEW", 1)

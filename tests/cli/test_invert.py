@@ -58,6 +58,14 @@ def test_an_image_is_compared_with_itself(ran: Any, run: Any, image: Path, tmp_p
     assert max(len(line) for line in told.stdout.splitlines()) <= 80
 
 
+def test_of_raw_files_positions_alone_may_be_read(ran: Any, run: Any, raw: Path, image: Path, private: Path) -> None:
+    whole = ran("invert", raw, "--original", image)
+    bare = ran("invert", raw, "--original", image, "--positions-only")
+    assert (whole["geometry"], bare["geometry"]) == ("full", "positions") and whole["ssim"] != bare["ssim"]
+    assert ran("invert", private, "--attack", "mean", "--original", image)["geometry"] == "positions"
+    assert "of keypoints: positions, scale, orientation" in run("invert", raw, "--original", image).stdout
+
+
 def test_raw_features_without_an_original_only_make_a_picture(ran: Any, raw: Path, tmp_path: Path) -> None:
     shown = ran("invert", raw, "--out", tmp_path / "seen.png", "--size", 160)
     assert "ssim" not in shown and shown["features"] == 60

@@ -20,11 +20,13 @@ from featveil.defenses import load_network  # noqa: E402
 from featveil.extractors import extract  # noqa: E402
 from featveil.inverters import SIFT_FILE, builtin_inverter, load_inverter  # noqa: E402
 from featveil.tasks.demo import views  # noqa: E402
+from featveil.tasks.photo_samples import part_of  # noqa: E402
 from networks import write_network  # noqa: E402
 from photographs import write_photographs  # noqa: E402
 from small_inverters import TINY  # noqa: E402
 
 Run = Any
+pytestmark = pytest.mark.usefixtures("few_photographs_do")
 QUICK = ("--size", TINY, "--steps", "3", "--batch", "2", "--crops", "2", "--max-features", "40")
 
 
@@ -200,12 +202,15 @@ def test_settings_of_another_training_are_one_line(
 
 def test_photographs_that_cannot_be_used(run: Run, tmp_path: Path) -> None:
     (tmp_path / "photos").mkdir()
-    (tmp_path / "photos" / "broken.jpg").write_bytes(b"no picture")
+    contents = [f"no picture {number}".encode() for number in range(200)]
+    for part in ("training", "validation"):
+        broken = next(content for content in contents if part_of(content) == part)
+        (tmp_path / "photos" / f"{part}.jpg").write_bytes(broken)
     result = run("train", "inverter", "--images", tmp_path / "photos", "--out", tmp_path / "a.onnx", *QUICK)
     assert result.exit_code == 2
-    first, second = result.stderr.splitlines()
-    assert first.startswith("warning: left out: broken.jpg: ")
-    assert second.startswith("error: too few photographs: 0 that can be used are for training")
+    first, second, last = result.stderr.splitlines()
+    assert [line.split(": ")[2] for line in (first, second)] == ["training.jpg", "validation.jpg"]
+    assert last.startswith("error: too few photographs: 0 that can be used are for training")
 
 
 def test_without_torch_the_extra_is_named(tmp_path: Path, photos: Path) -> None:

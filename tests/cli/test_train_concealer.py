@@ -20,6 +20,7 @@ from photographs import write_photographs  # noqa: E402
 from small_concealers import SMALL  # noqa: E402
 
 Run = Any
+pytestmark = pytest.mark.usefixtures("few_photographs_do")
 
 
 @pytest.fixture(scope="module")

@@ -93,13 +93,15 @@ def test_lifting_by_kind_strategy_and_dimension() -> None:
 def test_behind_a_concealer_only_what_does_not_depend_on_looks() -> None:
     network = random_network()
     assert attacks_on("sift", Concealer(network)) == ["unconceal"]
-    assert attacks_on("sift", Concealer(network, Lifting())) == []
-    assert attacks_on("sift", Concealer(network, Lifting(dimension=1, allow_line=True))) == ["database"]
+    assert attacks_on("sift", Concealer(network, Lifting())) == ["unconceal"]
+    assert attacks_on("sift", Concealer(network, Lifting(dimension=1, allow_line=True))) == ["database", "unconceal"]
     assert attacks_on("sift", Concealer(network, Subset(10.0)), keep_geometry=True) == []
     assert attacks_on("sift", Concealer(network, Subset(11.0))) == ["posterior"]
     assert attacks_on("sift", Concealer(network, Metric(49.0))) == ["posterior"]
     with pytest.raises(PrivacyError, match="the unconceal attack learns the way back"):
         refuse(lint("sift", Concealer(network), keep_geometry=False))
+    with pytest.raises(PrivacyError, match=r"lifting behind a concealer: the unconceal attack .* let the subset"):
+        refuse(lint("sift", Concealer(network, Lifting()), keep_geometry=False))
 
 
 def test_a_line_is_the_worst() -> None:

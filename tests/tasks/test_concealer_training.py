@@ -137,6 +137,11 @@ def test_pieces_have_raw_descriptors_and_the_geometry_that_is_seen(data: Data, g
     assert sample.rows.shape[1] == 128 + 7 and sample.rows[:, 130].any() == (geometry == "full")
 
 
+def test_few_photographs_are_a_trial(made: Any, caplog: pytest.LogCaptureFixture) -> None:
+    made()
+    assert "2 photographs to learn from are few" in caplog.text
+
+
 def test_a_network_for_each_lambda(data: Data, made: Any, tmp_path: Path) -> None:
     seen = []
     cards = made(

@@ -17,7 +17,7 @@ from featveil.core import InputError
 from featveil.core.files import locked
 from featveil.extractors import extract, read_image
 from featveil.tasks import photo_samples
-from featveil.tasks.photo_samples import Pieces, Recipe, make_pieces, middle, part_of
+from featveil.tasks.photo_samples import Pieces, Recipe, check_photographs, make_pieces, middle, part_of, warn_of_few
 from interruptions import Watched
 from photographs import photograph, write_photographs
 
@@ -323,3 +323,30 @@ def test_two_processes_do_not_fill_one_cache(cache: Path, photos: Path, tmp_path
 def test_a_full_cache_is_shared_even_while_it_is_locked(cache: Path, photos: Path) -> None:
     with locked(cache / "lock"):
         make_pieces(photos, cache, RECIPE)
+
+
+def test_pixels_are_for_their_owner_only(cache: Path) -> None:
+    assert cache.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize(
+    ("counts", "told"), [({"training": 2}, "2 are .* and 0"), ({"validation": 1}, "0 are .* and 1")]
+)
+def test_too_few_photographs_are_seen_before_anything_is_extracted(
+    tmp_path: Path, counts: dict[str, int], told: str
+) -> None:
+    with pytest.raises(InputError, match=f"too few photographs: {told} for validation"):
+        check_photographs(write_photographs(tmp_path / "photos", **counts))
+    check_photographs(write_photographs(tmp_path / "enough", training=1, validation=1))
+
+
+def test_a_network_of_few_photographs_is_called_a_trial(
+    cache: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pieces = Pieces(cache, "sift", "training")
+    monkeypatch.setattr(photo_samples, "_FEW", len(pieces.names()))
+    warn_of_few(pieces)
+    assert caplog.messages == []
+    monkeypatch.setattr(photo_samples, "_FEW", len(pieces.names()) + 1)
+    warn_of_few(pieces)
+    assert "good for a trial" in caplog.text

@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from featveil.metrics import NEAR
+
 if TYPE_CHECKING:
     from featveil.reports.page import Run
 
@@ -58,7 +60,7 @@ def demo_text(run: "Run", out: Path) -> str:
         f" (attack unconceal: {100 * hidden.leakage.exact:.0f} % exact)"
     ]
     lines += [
-        f"attack {row.attack:<14} {100 * found.below_near:.0f} % of guesses near, {100 * found.exact:.0f} % exact"
+        f"attack {row.attack:<14} {100 * found.below_near:.0f} % nearer than {NEAR:g}, {100 * found.exact:.0f} % exact"
         for row in run.attacks
         for found in (row.leakage,)
     ]

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from featveil.extractors.images import Image
     from featveil.tasks.inverting import Painter
 
+_GEOMETRIES = {"positions": "positions only", "full": "positions, scale, orientation, response"}
 _GAP = 8  # pixels between two pictures
 
 
@@ -38,6 +39,10 @@ def invert(
     ] = None,
     side_by_side: Annotated[
         bool, typer.Option("--side-by-side", help="The original at the left of the picture.")
+    ] = False,
+    positions_only: Annotated[
+        bool,
+        typer.Option("--positions-only", help="Of keypoints read positions alone, as of most private files."),
     ] = False,
     size: Annotated[
         int | None,
@@ -66,17 +71,19 @@ def invert(
 ) -> None:
     """Paint what features show, with a trained network: what an attacker sees who has them.
 
-    Raw SIFT needs nothing else. For private features give an inverter that was trained on such (featveil train inverter
-    --defense ...), or an attack that recovers the descriptors first. With an original it says how near the picture is,
-    and how near a grey one would be.
+    Raw SIFT needs nothing else; raw files also tell scale and orientation of keypoints, which the picture gains from.
+    To compare one with what is seen of a private file, use --positions-only. For private features give an inverter that
+    was trained on such (featveil train inverter --defense ...), or an attack that recovers the descriptors first. With
+    an original it says how near the picture is, and how near a grey one would be.
 
     Example: featveil invert query.veil --attack database --out seen.png --original photo.jpg
     """
-    from featveil.tasks.inverting import at_size, load_painter, paint
+    from featveil.tasks.inverting import at_size, load_painter, paint, without_geometry
 
     _check_asked(features, out, original, side_by_side)
     method = None if attack is None else _one_attack(attack, settings or [])
     seen = _read(features, name, kind, max_features)
+    seen = without_geometry(seen) if positions_only else seen
     painter, truth = load_painter(inverter, base_kind(seen.kind)), _original(seen, original, features)
     several = tuple(others or ()), tuple(repeats or ())
     adversary = Adversary(Files(database, lifting_database, codebook, *several, reference, concealer))
@@ -87,6 +94,7 @@ def invert(
             guess, found = _recovered(seen, method, adversary, painter, (seed, features.name))
             told |= {"attack": method.name, "answered": float(guess.answered.mean())}
         picture = paint(at_size(found, _size(found, size)), painter, words)
+    told["geometry"] = "full" if painter.reads_all(found) else "positions"
     _warn_of_another_defense(found, painter)
     _finish(picture, truth, painter, out, side_by_side, told, json)
 
@@ -233,6 +241,7 @@ def _finish(
     height, width = picture.shape[:2]
     told |= {"size": [width, height], "inverter": painter.name, "digest": painter.digest}
     lines = [f"{width} x {height} pixels of {told['features']:,} features, painted by {painter.name}"]
+    lines.append(f"read of keypoints: {_GEOMETRIES[told['geometry']]}")
     if told["attack"] is not None:
         lines.append(f"recovered by {told['attack']}, which answers {100 * told['answered']:.0f}% of them")
     if truth is not None:

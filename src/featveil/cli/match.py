@@ -188,7 +188,8 @@ class _Side:
 
         if not isinstance(self.features, PrivateFeatures):
             return None
-        name, guarantee = self.features.defense.get("name"), self.features.guarantee
+        spec, guarantee = self.features.defense, self.features.guarantee
+        name = f"{spec.get('name')}, then {spec['then']}" if "then" in spec else spec.get("name")
         if guarantee.epsilon is None:
             return f"{name}, {guarantee.kind}"
         image = guarantee.compose(len(self.features)).epsilon or 0.0

@@ -34,7 +34,7 @@ Images = Annotated[Path, typer.Option("--images", help="Folder of photographs, w
 Cache = Annotated[
     Path | None,
     typer.Option(
-        help="Folder for extracted features; trainings on the same photographs can share it.",
+        help="Folder for pieces of the photographs and their features; trainings on the same ones can share it.",
         show_default="beside --out",
     ),
 ]

@@ -46,10 +46,14 @@ def check_folder(folder: Path) -> None:
         raise InputError(f"folder {folder} does not exist: create it first")
 
 
-def make_folder(folder: Path) -> None:
-    """Make `folder` and those above it where they are missing; raises InputError when that is refused."""
+def make_folder(folder: Path, private: bool = False) -> None:
+    """Make `folder` and those above it where they are missing; raises InputError when that is refused.
+
+    A new one that is `private` can be read by its owner only.
+    """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(0o700 if private else 0o777, exist_ok=True)
     except OSError as error:
         raise InputError(f"cannot make folder {folder}: {error.strerror}") from error
 

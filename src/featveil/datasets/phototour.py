@@ -95,6 +95,8 @@ def load_phototour(folder: str | Path, pairs: str | None = None) -> PatchSet:
     folder = Path(folder)
     if not folder.is_dir():
         raise DatasetError(f"{folder} is not a folder: name one with {INFO} and {sheet_name(0)}")
+    if not (folder / INFO).is_file():
+        raise DatasetError(f"{folder} is no patch set, it lacks {INFO}: make one with 'featveil patches build'")
     points = _table(folder / INFO, 2)[:, 0].copy()
     if len(points) > _MOST:
         raise DatasetError(f"{folder / INFO} lists {len(points)} patches: at most {_MOST} are read")

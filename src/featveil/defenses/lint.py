@@ -77,6 +77,12 @@ _CONCEALED = Weakness(
     "learns the way back through the network, which everyone has, as far as the network keeps what it is given",
     "let another defense follow (--then), such as the subset mechanism with an epsilon of at most 10",
 )
+_CONCEALED_AND_LIFTED = Weakness(
+    "lifting behind a concealer",
+    "unconceal",
+    "searches through both at once and finds 64 to 77 % of sift features exactly (sub-hybrid, dimension 4)",
+    "let the subset mechanism with an epsilon of at most 10 follow instead (--then subset)",
+)
 _WORDS = Weakness(
     "overlapping keypoints with scale and orientation",
     "posterior-overlap",
@@ -153,7 +159,7 @@ def _of_concealer(defense: Concealer) -> list[Weakness]:
         case None:
             return [_CONCEALED]
         case Lifting() as lifting:
-            return [_line("", lifting)] if lifting.dimension == 1 else []
+            return [*([_line("", lifting)] if lifting.dimension == 1 else []), _CONCEALED_AND_LIFTED]
         case Subset() | Metric() as words:
             return _of_epsilon(words)
 

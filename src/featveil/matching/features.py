@@ -59,7 +59,7 @@ def match(
             raise InputError(f"neither side was concealed by network {network.digest[:12]}: leave it out")
         a, b = conceal_raw(a, network), conceal_raw(b, network)
     if a.kind != b.kind:
-        raise InputError(_cannot_match(a.kind, b.kind))
+        raise InputError(_cannot_match(a, b))
     check_rule(rule)
     if not any(isinstance(side.descriptors, WordSets) for side in (a, b)):
         if codebook is not None:
@@ -80,12 +80,15 @@ def conceal_raw(features: Features | PrivateFeatures, network: ConcealingNetwork
     return features
 
 
-def _cannot_match(one: str, two: str) -> str:
+def _cannot_match(a: Features | PrivateFeatures, b: Features | PrivateFeatures) -> str:
+    one, two = a.kind, b.kind
     told = f"cannot match {one} with {two} descriptors"
     if base_kind(one) != base_kind(two):
         return f"{told}: extract both with the same kind"
     if is_concealed(one) and is_concealed(two):
         return f"{told}: they were concealed by different networks; conceal both with the same one"
+    if isinstance(a, PrivateFeatures) and isinstance(b, PrivateFeatures):
+        return f"{told}: only one of the two was concealed; hide both in the same way"
     return f"{told}: conceal the raw side too, by naming the network (--concealer FILE; network= in Python)"
 
 

@@ -172,8 +172,8 @@ def _row(row: Row, raw: Count) -> str:
 
 
 def _leak_headline(rows: Sequence[LeakRow]) -> str:
-    """What the strongest attack found."""
-    best = max(rows, key=lambda row: (row.leakage.exact, row.leakage.below_close))
+    """What the strongest attack found; of several that are as strong, the one that was tried on most features."""
+    best = max(rows, key=lambda row: (round(row.leakage.exact, 2), row.leakage.below_close, row.leakage.count))
     found = best.leakage
     if found.exact > 0:
         return f"The attack {html.escape(best.attack)} found {100 * found.exact:.0f}% of the features exactly."

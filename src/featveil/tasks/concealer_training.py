@@ -25,7 +25,7 @@ from featveil.learning.encodings import Encoding, Geometry, cells
 from featveil.metrics.patches import false_positive_rate
 from featveil.tasks.generators import check_seed
 from featveil.tasks.inverter_training import begin_with
-from featveil.tasks.photo_samples import Pieces, Recipe, make_pieces
+from featveil.tasks.photo_samples import Pieces, Recipe, make_pieces, warn_of_few
 from featveil.tasks.resuming import Report
 
 if TYPE_CHECKING:
@@ -203,6 +203,7 @@ def _source(
 ) -> ConcealerSource:
     if not len(photographs):
         raise InputError("too few photographs: none is on the training side")
+    warn_of_few(photographs)
     values, points = describe_tracks(patches, request.describer, report)
     size = photographs[0].features.descriptors.size
     if size != values.shape[1]:

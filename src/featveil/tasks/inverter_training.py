@@ -22,7 +22,7 @@ from featveil.learning import require_torch
 from featveil.learning.encodings import Geometry
 from featveil.metrics.reconstruction import Reconstruction, compare
 from featveil.tasks.generators import generator
-from featveil.tasks.photo_samples import Part, Piece, Pieces, Recipe, make_pieces
+from featveil.tasks.photo_samples import Part, Piece, Pieces, Recipe, check_photographs, make_pieces, warn_of_few
 from featveil.tasks.resuming import Report
 
 if TYPE_CHECKING:
@@ -89,10 +89,12 @@ def train_inverter(
 
     check_request(request, out, settings)
     loss = make_loss(request.loss, request.loss_weights)
+    check_photographs(request.images)
     make_pieces(request.images, cache, request.recipe, extracting)
     parts = {part: Pieces(cache, request.kind, part) for part in get_args(Part)}
     release = Release(request.defense, request.kind, request.geometry)
     samples = ReleasedSamples(parts["training"], parts["validation"], release, settings.seed)
+    warn_of_few(parts["training"])
     network = make_inverter(samples.encoding.columns, request.architecture, request.size, settings.seed)
     if request.start is not None and not checkpoint_of(out).exists():
         begin_with(network, request.start)

@@ -46,6 +46,10 @@ class Painter:
         """Whether it cannot do without them."""
         return self.inverter.encoding.geometry == "full"
 
+    def reads_all(self, seen: Features | PrivateFeatures) -> bool:
+        """Whether it reads scale, orientation and response of the keypoints of `seen`."""
+        return seen.keypoints is not None and self.inverter.encoding.reads_all(seen.keypoints)
+
 
 def load_painter(path: Path | None = None, kind: str = "sift") -> Painter:
     """The inverter in a file; without `path` the built-in one for raw descriptors of `kind`. Raises as these do."""
@@ -99,6 +103,11 @@ def at_size(seen: Seen, size: tuple[int, int]) -> Seen:
     xy = (keypoints.xy * factors).astype(np.float32)
     moved = Keypoints(xy, scale, keypoints.orientation, keypoints.response)
     return replace(seen, keypoints=moved, image_size=size)
+
+
+def without_geometry(seen: Seen) -> Seen:
+    """The same features with positions of keypoints only."""
+    return seen if seen.keypoints is None else replace(seen, keypoints=seen.keypoints.positions_only())
 
 
 def training_command(seen: Features | PrivateFeatures) -> str:

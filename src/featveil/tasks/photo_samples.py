@@ -1,4 +1,6 @@
-"""Square pieces of photographs and their features, extracted once into memory-mapped files.
+"""Square pieces of photographs and their features, kept once extracted in files that are mapped into memory.
+
+The pieces are pixels of the photographs: nobody but their owner may read the folder.
 
 Each photograph is for training, validation or test by the digest of its file, so that it is on the same side in every
 study, whatever else the folder holds. Training takes several pieces of a photograph, the others its middle.
@@ -13,7 +15,7 @@ import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -36,6 +38,7 @@ _RECIPE = "recipe.json"
 _SHARD = 48  # photographs
 _SMALLEST = 64  # pixels of the short side
 _FEWEST = 8  # features that a piece must have
+_FEW = 50  # photographs
 _SHARES: dict[Part, float] = {"training": 0.94, "validation": 0.97, "test": 1.0}
 
 _log = logging.getLogger(__name__)
@@ -124,7 +127,7 @@ def make_pieces(images: Path, cache: Path, recipe: Recipe, report: Report = lamb
     if _made_before(cache, recipe, images, files) and not _missing(cache, shards):
         report(len(shards), len(shards))
         return
-    make_folder(cache)
+    make_folder(cache, private=True)
     with locked(cache / "lock"):
         if not _made_before(cache, recipe, images, files):
             with replacing(cache / _RECIPE) as temporary:
@@ -140,6 +143,25 @@ def make_pieces(images: Path, cache: Path, recipe: Recipe, report: Report = lamb
                 for note in job.result():
                     _log.warning(note)
                 report(finished, len(shards))
+
+
+def check_photographs(images: Path) -> None:
+    """Raise InputError, before anything is extracted, unless photographs are there to train on and to validate with."""
+    counts = dict.fromkeys(_SHARES, 0)
+    for path in image_files(images):
+        with suppress(OSError):  # whether it can be used is seen later
+            counts[part_of(path.read_bytes())] += 1
+    if not (counts["training"] and counts["validation"]):
+        raise InputError(
+            f"too few photographs: {counts['training']} are for training and {counts['validation']} for validation,"
+            " which about one in 33 is for: give more"
+        )
+
+
+def warn_of_few(photographs: Pieces) -> None:
+    """Log that a network learns little from few photographs."""
+    if (count := len(photographs.names())) < _FEW:
+        _log.warning(f"{count} photographs to learn from are few, good for a trial: networks like this want hundreds")
 
 
 @contextmanager
