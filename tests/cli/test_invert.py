@@ -66,6 +66,17 @@ def test_of_raw_files_positions_alone_may_be_read(ran: Any, run: Any, raw: Path,
     assert "of keypoints: positions, scale, orientation" in run("invert", raw, "--original", image).stdout
 
 
+def test_an_original_that_is_another_photograph_is_doubted(run: Any, raw: Path, private: Path, image: Path) -> None:
+    seen = np.asarray(cv2.imread(str(image)))
+    other, encoded = image.with_name("other.png"), image.with_name("encoded.jpg")
+    cv2.imwrite(str(other), seen[::-1])
+    cv2.imwrite(str(encoded), seen, [cv2.IMWRITE_JPEG_QUALITY, 80])
+    for features in (("invert", raw), ("invert", private, "--attack", "mean")):
+        assert "are where other.png has any: is it their image?" in run(*features, "--original", other).stderr
+        for own in (image, encoded):
+            assert run(*features, "--original", own).stderr == ""
+
+
 def test_raw_features_without_an_original_only_make_a_picture(ran: Any, raw: Path, tmp_path: Path) -> None:
     shown = ran("invert", raw, "--out", tmp_path / "seen.png", "--size", 160)
     assert "ssim" not in shown and shown["features"] == 60

@@ -322,7 +322,7 @@ def test_without_photographs_to_test_the_card_has_no_quality(
     assert "test" not in card and load_inverter(tmp_path / "a.onnx").card == json.loads(json.dumps(card))
     assert [record.getMessage() for record in caplog.records] == [
         "1 photographs to learn from are few, good for a trial: networks like this want hundreds",
-        "no photograph is for testing, which about one in 33 is for: the card says nothing of quality",
+        "none of these photographs is for tests, as about one in 33 is: the card says nothing of quality",
     ]
 
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from featveil.tasks.inverting import Painter
 
 _GEOMETRIES = {"positions": "positions only", "full": "positions, scale, orientation, response"}
+_FEW_FOUND = 0.3  # of features in their own image, however it was encoded since
 _GAP = 8  # pixels between two pictures
 
 
@@ -152,6 +153,7 @@ def _original(seen: "Features | PrivateFeatures", original: Path | None, feature
     """The image that the features are of, if there is one; raises InputError for one of another size."""
     from featveil.extractors import read_image
     from featveil.extractors.images import IMAGE_SUFFIXES
+    from featveil.tasks.inverting import keypoints_found
 
     path = original or (features if features.suffix.lower() in IMAGE_SUFFIXES else None)
     if path is None:
@@ -162,6 +164,8 @@ def _original(seen: "Features | PrivateFeatures", original: Path | None, feature
             f"the features are of an image of {seen.image_size[0]} x {seen.image_size[1]} pixels, {path} has"
             f" {image.shape[1]} x {image.shape[0]}: give the image they were extracted from"
         )
+    if original is not None and (share := keypoints_found(seen, image)) is not None and share < _FEW_FOUND:
+        complain("warning", f"{100 * share:.0f}% of the features are where {path.name} has any: is it their image?")
     return image
 
 

@@ -201,7 +201,7 @@ def _tested(out: Path, release: "Release", pieces: Pieces) -> dict[str, Any]:
     inverter = load_inverter(out)
     tested = [pieces[place] for place in range(min(len(pieces), _MOST_TESTED))]
     if not tested:
-        _log.warning("no photograph is for testing, which about one in 33 is for: the card says nothing of quality")
+        _log.warning("none of these photographs is for tests, as about one in 33 is: the card says nothing of quality")
         return {}
     found: dict[str, list[float]] = {}
     for geometry in {"positions": (False,), "full": (True,), "either": (False, True)}[release.geometry]:

@@ -10,12 +10,14 @@ from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial import cKDTree
 
 from featveil.attacks import Guess
 from featveil.core import Features, InputError, Keypoints, Points, PrivateFeatures, WordSets, base_kind
 from featveil.core.arrays import Float32
 from featveil.databases import builtin
 from featveil.defenses import builtin_concealer, has_builtin_concealer
+from featveil.extractors import NETWORKS, Sift
 from featveil.inverters import Inverter, builtin_inverter, load_inverter
 from featveil.inverters.bundled import SIFT_FILE
 from featveil.learning.encodings import Encoding
@@ -25,6 +27,9 @@ Seen = TypeVar("Seen", bound=Features | PrivateFeatures)
 
 BUILT_IN = "the built-in inverter"
 _GREY = 127
+_AT_SIFT_KEYPOINTS = ("sift", "rootsift", *NETWORKS)
+_MOST_KEYPOINTS = 10_000
+_NEARBY = 1.5  # pixels
 _OPTIONS = ("then", "strategy", "dimension", "confounders", "epsilon", "subset_size")
 
 
@@ -108,6 +113,17 @@ def at_size(seen: Seen, size: tuple[int, int]) -> Seen:
 def without_geometry(seen: Seen) -> Seen:
     """The same features with positions of keypoints only."""
     return seen if seen.keypoints is None else replace(seen, keypoints=seen.keypoints.positions_only())
+
+
+def keypoints_found(seen: Features | PrivateFeatures, image: Image) -> float | None:
+    """The share of features near one that SIFT finds in `image`; None for kinds that have other keypoints."""
+    if base_kind(seen.kind) not in _AT_SIFT_KEYPOINTS or seen.keypoints is None or len(seen) == 0:
+        return None
+    there = Sift(max_features=max(_MOST_KEYPOINTS, len(seen))).extract(image).keypoints
+    if there is None or len(there) == 0:
+        return 0.0
+    distances, _ = cKDTree(there.xy).query(seen.keypoints.xy)
+    return float((distances < _NEARBY).mean())
 
 
 def training_command(seen: Features | PrivateFeatures) -> str:
