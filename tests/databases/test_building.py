@@ -270,6 +270,19 @@ def test_feature_files(tmp_path: Path) -> None:
         build([tmp_path / "one.veil"], Recipe(kind="rootsift", clusters=16))
 
 
+def test_a_folder_of_feature_files(photos: Path, tmp_path: Path) -> None:
+    from featveil.formats import veil
+
+    folder = tmp_path / "features"
+    (folder / "below").mkdir(parents=True)
+    veil.save(features(0, 70, "hardtfeat"), folder / "a.jpg.veil")
+    veil.save(features(1, 30, "hardtfeat"), folder / "below" / "b.jpg.veil")
+    assert len(build([folder], Recipe(kind="hardtfeat", clusters=0))) == 100
+    (folder / "c.png").write_bytes(next(photos.glob("*.png")).read_bytes())  # images are what a folder of both is for
+    with pytest.raises(InputError, match="cannot extract hardtfeat descriptors from images"):
+        build([folder], Recipe(kind="hardtfeat", clusters=0))
+
+
 def test_stopped_within_an_hloc_file(tmp_path: Path) -> None:
     from featveil.formats import hloc
 

@@ -21,7 +21,8 @@ app = typer.Typer(
 @app.command()
 def build(
     sources: Annotated[
-        list[Path], typer.Argument(help="Folders of images, raw .veil files, hloc .h5 files or .npy arrays.")
+        list[Path],
+        typer.Argument(help="Folders of images or of raw .veil files, such files, hloc .h5 files or .npy arrays."),
     ],
     out: Annotated[Path, typer.Option(help="Database file to write (.safetensors).")],
     kind: Annotated[str, typer.Option(help="Descriptor kind.")] = "sift",

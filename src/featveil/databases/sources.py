@@ -53,7 +53,7 @@ def _open(source: Path, recipe: Recipe) -> list[Item]:
     if not source.exists():
         raise InputError(f"there is no folder or file {source}")
     if source.is_dir():
-        return _image_items(source, recipe)
+        return _veil_items(source, recipe) or _image_items(source, recipe)
     match source.suffix.lower():
         case ".npy":
             return _array_items(source)
@@ -64,13 +64,23 @@ def _open(source: Path, recipe: Recipe) -> list[Item]:
     raise InputError(f"cannot build from {source}: expected a folder of images, or a .veil, .h5 or .npy file")
 
 
+def _veil_items(folder: Path, recipe: Recipe) -> list[Item]:
+    """The feature files of a folder, as extract writes it; nothing where it holds images as well."""
+    from featveil.extractors.images import IMAGE_SUFFIXES
+
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    if any(path.suffix.lower() in IMAGE_SUFFIXES for path in files):
+        return []
+    return [Item(str(path), partial(_raw_veil, path, recipe)) for path in files if path.suffix.lower() == ".veil"]
+
+
 def _image_items(folder: Path, recipe: Recipe) -> list[Item]:
     from featveil.extractors import EXTRACTORS, image_files
 
     if recipe.kind not in EXTRACTORS:
         raise InputError(
-            f"cannot extract {recipe.kind} descriptors from images (only {', '.join(EXTRACTORS)}): "
-            f"extract them elsewhere and build from an .npy array"
+            f"cannot extract {recipe.kind} descriptors from images (only {', '.join(EXTRACTORS)}): extract them first,"
+            " with 'featveil extract' or elsewhere, and build from a folder of .veil files or an .npy array"
         )
     return [Item(str(path), partial(_extracted, path, recipe), may_skip=True) for path in image_files(folder)]
 
