@@ -78,7 +78,7 @@ def draw_concealed_matching(found: ConcealerResults, path: str | Path, title: st
 
 
 def _name_points(panel: "Axes", named: "Sequence[tuple[ConcealerRow, float, float, Any]]") -> None:
-    """Write lambda beside each point, clear of other points and labels, with a thin line to those farther away."""
+    """Write lambda beside each point, clear of other points and labels."""
     frame, inch = panel.bbox, panel.figure.dpi
     places = [(float(x), -float(y)) for x, y in panel.transData.transform([(x, y) for _, x, y, _ in named])]
     area = Box(frame.x0, -frame.y1, frame.width, frame.height)
@@ -87,7 +87,6 @@ def _name_points(panel: "Axes", named: "Sequence[tuple[ConcealerRow, float, floa
         text = "raw" if row.strength is None else f"{row.strength:g}"
         box = labeller.place(place, _LETTER * inch * len(text), _LINE * inch)
         across, down = box.middle[0] - place[0], box.middle[1] - place[1]
-        far = max(abs(across) - box.width / 2, abs(down) - box.height / 2) > 2 * _REACH * inch
         panel.annotate(
             text,
             (x, y),
@@ -97,7 +96,6 @@ def _name_points(panel: "Axes", named: "Sequence[tuple[ConcealerRow, float, floa
             va="center",
             fontsize=8,
             color=colour,
-            arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.6} if far else None,
         )
 
 
