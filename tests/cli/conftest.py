@@ -93,6 +93,7 @@ def files(room: "Room", strecha_room: Path, tmp_path_factory: pytest.TempPathFac
 
 
 @pytest.fixture
-def few_photographs_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No warning that a training has few photographs."""
+def trials_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No warning that a training has few photographs, or that too short a one has come to nothing."""
     monkeypatch.setattr("featveil.tasks.photo_samples._FEW", 1)
+    monkeypatch.setattr("featveil.tasks.concealer_training._COLLAPSED", 0.0)

@@ -26,7 +26,7 @@ from photographs import write_photographs  # noqa: E402
 from small_inverters import TINY  # noqa: E402
 
 Run = Any
-pytestmark = pytest.mark.usefixtures("few_photographs_do")
+pytestmark = pytest.mark.usefixtures("trials_do")
 QUICK = ("--size", TINY, "--steps", "3", "--batch", "2", "--crops", "2", "--max-features", "40")
 
 

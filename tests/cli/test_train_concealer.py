@@ -20,7 +20,7 @@ from photographs import write_photographs  # noqa: E402
 from small_concealers import SMALL  # noqa: E402
 
 Run = Any
-pytestmark = pytest.mark.usefixtures("few_photographs_do")
+pytestmark = pytest.mark.usefixtures("trials_do")
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +38,12 @@ def command(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tupl
     monkeypatch.setitem(PRESETS, "cpu", SMALL)
     given = ("--images", data / "photos", "--patches", data / "patches", "--out", tmp_path / "out")
     return ("train", "concealer", *given)
+
+
+def test_second_order_similarity_may_weigh_less(ran: Run, refused: Any, command: tuple[Any, ...]) -> None:
+    (card,) = ran(*command, "--lambdas", "1", "--second-order", 0.25)["cards"]
+    assert card["preset"]["second_order"] == 0.25
+    assert "must be at least 0, got -1" in refused(*command, "--second-order", -1)
 
 
 def test_photographs_and_patches_become_networks(ran: Run, command: tuple[Any, ...], tmp_path: Path) -> None:

@@ -76,4 +76,6 @@ def test_the_setting_that_differs_is_named(stored: Any, told: str) -> None:
     now = {"size": "small", "encoding": {"kind": "sift", "count": 1}}
     with pytest.raises(InputError, match=told):
         check_same(Path("a"), stored, now)
-    check_same(Path("a"), {**now, "of a later version": 5}, now)
+    check_same(Path("a"), now, now)
+    with pytest.raises(InputError, match="made with later_setting 5, not None"):
+        check_same(Path("a"), {**now, "later_setting": 5}, now)

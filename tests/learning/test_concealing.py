@@ -126,3 +126,15 @@ def test_gradients_are_finite_where_descriptors_are_identical(case: str) -> None
     loss.backward()
     assert math.isfinite(float(loss.detach()))
     assert first.grad.isfinite().all() and second.grad.isfinite().all()
+
+
+def test_second_order_similarity_can_be_left_out() -> None:
+    anchors, positives = map(torch.from_numpy, noisy_pairs(64, 16, 0.3))
+    none, half, whole = (float(utility_loss(anchors, positives, weight)) for weight in (0.0, 0.5, 1.0))
+    across = (2 - 2 * anchors @ positives.T).clamp_min(0).sqrt().numpy()
+    own, others = across.diagonal(), across + 10 * np.eye(64)
+    hardest = np.minimum(others.min(axis=0), others.min(axis=1))
+    assert none == pytest.approx(float(np.square(np.maximum(1 + own - hardest, 0)).mean()), rel=1e-3)
+    assert half == pytest.approx((none + whole) / 2, rel=1e-4) and whole > none
+    alike = torch.full((64, 16), 0.25)
+    assert float(utility_loss(alike, alike)) == pytest.approx(1, abs=0.01)  # below that nothing collapses

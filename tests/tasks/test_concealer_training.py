@@ -18,6 +18,7 @@ from featveil.learning.checkpoints import load_checkpoint  # noqa: E402
 from featveil.learning.encodings import Encoding  # noqa: E402
 from featveil.learning.losses import structure_loss  # noqa: E402
 from featveil.learning.training import Settings, Trainer  # noqa: E402
+from featveil.tasks import concealer_training  # noqa: E402
 from featveil.tasks.concealer_training import (  # noqa: E402
     ConcealerSource,
     Request,
@@ -140,6 +141,18 @@ def test_pieces_have_raw_descriptors_and_the_geometry_that_is_seen(data: Data, g
 def test_few_photographs_are_a_trial(made: Any, caplog: pytest.LogCaptureFixture) -> None:
     made()
     assert "2 photographs to learn from are few" in caplog.text
+
+
+def test_a_network_that_makes_all_alike_has_collapsed(
+    made: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(concealer_training, "_COLLAPSED", 0.0)
+    (card,) = made()
+    distances = card["distance_of_others"]
+    assert 0 < distances["concealed"] < 2 and 0 < distances["raw"] < 2 and "collapsed" not in caplog.text
+    monkeypatch.setattr(concealer_training, "_COLLAPSED", 2.0)
+    made()
+    assert f"only {distances['concealed']:.3f} apart, the training has collapsed" in caplog.text
 
 
 def test_a_network_for_each_lambda(data: Data, made: Any, tmp_path: Path) -> None:

@@ -143,12 +143,14 @@ def test_direct_inverters_find_their_scheme() -> None:
     subspaces = Encoding("sift", representation="subspaces", count=4)
     lifting = grey_painter(subspaces, specs["sub-hybrid-4"])
     residual = grey_painter(subspaces, specs["sub-hybrid-4"], "b", architecture="uresnet")
+    standard = grey_painter(subspaces, specs["sub-hybrid-4"], "d", standardised=True)
     words = grey_painter(Encoding("sift", representation="words", count=2, codebook=book), specs["subset-8-2"], "c")
-    made = study(schemes=schemes, trials=[], direct=[lifting, residual, words])
+    made = study(schemes=schemes, trials=[], direct=[lifting, residual, standard, words])
     records = [one for one in run(made) if one.scheme != "identity"]
     assert {(one.scheme, one.attack, one.parameters["inverter_name"]) for one in records} == {
         ("sub-hybrid-4", "direct", "grey.onnx"),
         ("sub-hybrid-4", "direct (uresnet)", "b"),
+        ("sub-hybrid-4", "direct (standardised)", "d"),
         ("subset-8-2", "direct", "c"),
     }
     assert fed(words)[0]["rows"].shape == (30, 2 * 128 + 7)

@@ -60,9 +60,12 @@ def request_of(photos: Path) -> Any:
     return make
 
 
-def samples(cache: Path, defense: Defense, geometry: Geometry = "positions", seed: int = 0) -> ReleasedSamples:
+def samples(
+    cache: Path, defense: Defense, geometry: Geometry = "positions", seed: int = 0, standardised: bool = False
+) -> ReleasedSamples:
     pieces = [Pieces(cache, "sift", part) for part in ("training", "validation")]
-    return ReleasedSamples(pieces[0], pieces[1], Release(defense.for_kind("sift"), "sift", geometry), seed)
+    release = Release(defense.for_kind("sift"), "sift", geometry)
+    return ReleasedSamples(pieces[0], pieces[1], release, seed, standardised)
 
 
 DEFENSES: list[tuple[Defense, str, int]] = [
@@ -250,6 +253,28 @@ def test_a_start_is_taken_over_and_not_needed_to_go_on(cache: Path, tmp_path: Pa
     train_inverter(lifted, tmp_path / "lifted.onnx", cache, replace(one, steps=2))
     with pytest.raises(InputError, match="there is no checkpoint"):
         train_inverter(lifted, tmp_path / "new.onnx", cache, one)
+
+
+def test_a_standardised_training_gives_an_inverter_that_reads_what_is_sent(
+    cache: Path, tmp_path: Path, request_of: Any
+) -> None:
+    seen = samples(cache, Lifting("random", 2), standardised=True)
+    rows = np.concatenate([sample.rows for step in range(20) for sample in seen.batch(step, 4)])
+    varies = rows.std(axis=0) > 0
+    assert np.abs(rows.mean(axis=0)[varies]).max() < 0.5 and 0.5 < rows.std(axis=0)[varies].mean() < 1.5
+    raw = tmp_path / "raw.onnx"
+    train_inverter(request_of(), raw, cache, replace(SETTINGS, steps=4))
+    still = replace(SETTINGS, steps=1, rate=1e-12)
+    request = request_of(start=raw, standardised=True)
+    card = train_inverter(request, tmp_path / "a.onnx", cache, still)
+    assert card["standardised"] is True
+    piece = Pieces(cache, "sift", "test")[0].features
+    painted = [load_inverter(path).invert(piece).astype(int) for path in (raw, tmp_path / "a.onnx")]
+    assert np.abs(painted[0] - painted[1]).max() <= 2  # nothing was learned, and it reads the same rows
+    with pytest.raises(InputError, match=r"begin with the \.onnx file"):
+        begin_with(make_inverter(request_columns(cache), "unet", TINY, 0), checkpoint_of(tmp_path / "a.onnx"))
+    with pytest.raises(InputError, match="made with standardised True"):
+        train_inverter(request_of(start=raw), tmp_path / "a.onnx", cache, replace(still, steps=2))
 
 
 def test_an_inverter_is_a_start_too(cache: Path, tmp_path: Path, request_of: Any) -> None:

@@ -3,8 +3,6 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from featveil.metrics import NEAR
-
 if TYPE_CHECKING:
     from featveil.reports.page import Run
 
@@ -42,6 +40,8 @@ def demo_facts(run: "Run", out: Path) -> dict[str, Any]:
 
 def demo_text(run: "Run", out: Path) -> str:
     """What is printed for a person, the page last."""
+    from featveil.metrics import NEAR
+
     lines = [f"raw with raw          {run.raw.inliers} of {run.raw.matches} matches agree"]
     for row in run.rows:
         lines += [

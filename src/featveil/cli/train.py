@@ -69,6 +69,10 @@ def inverter(
     start: Annotated[
         Path | None, typer.Option(help="Begin with this network: a checkpoint, an .onnx inverter, or built-in.")
     ] = None,
+    standardise: Annotated[
+        bool,
+        typer.Option("--standardise", help="Read columns at mean 0 and spread 1: some concealers hide in the scale."),
+    ] = False,
     strategy: Strategy = None,
     dimension: Dimension = None,
     confounders: Confounders = None,
@@ -124,6 +128,7 @@ def inverter(
         Recipe(extractor, crops, max_features, weights=weights),
         data_note,
         licence,
+        standardise,
     )
     settings = Settings(minutes, steps, batch, rate, seed, patience=patience, threads=threads, device=device)
     with stoppable_training(out), progress("extracting") as extracting, losses() as training:

@@ -67,6 +67,9 @@ def concealer(
     joint_steps: Annotated[int | None, typer.Option(help="Steps of the adversarial stage.")] = None,
     joint_rate: Annotated[float | None, typer.Option(help="Learning rate of the adversarial stage.")] = None,
     initial_steps: Annotated[int | None, typer.Option(help="Steps of the inverter before it.")] = None,
+    second_order: Annotated[
+        float | None, typer.Option(help="Weight of second-order similarity; less, if a training collapses.")
+    ] = None,
     loss: LossName = "structure",
     loss_weights: LossWeights = None,
     cache: Cache = None,
@@ -99,6 +102,7 @@ def concealer(
     wanted = _LAMBDAS[preset.value] if lambdas is None else lambdas
     strengths = tuple(dict.fromkeys(real_numbers(wanted, "--lambdas")))
     plan = _changed(PRESETS[preset.value], joint_steps, joint_rate, initial_steps)
+    plan = plan if second_order is None else replace(plan, second_order=second_order)
     describer = make_describer(extractor, weights)
     request = Request(
         images,

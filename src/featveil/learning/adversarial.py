@@ -193,7 +193,7 @@ class ConcealerTrainer:
         """Lines 8 to 10 of Algorithm 1: the concealing network keeps utility and worsens reconstruction."""
         self.ninja.train()
         first, second = (self._tensor(values) for values in source.pairs(step, plan.pairs))
-        utility = utility_loss(self.ninja(first), self.ninja(second))
+        utility = utility_loss(self.ninja(first), self.ninja(second), self.preset.second_order)
         total = utility
         if strength:
             self.inverter.requires_grad_(False)

@@ -76,10 +76,11 @@ def check_same(
 
     `within` is the name of the setting that these are the parts of, `advice` what to do instead.
     """
-    for name, value in now.items():
-        found = stored.get(name) if isinstance(stored, dict) else None
+    known: dict[str, Any] = stored if isinstance(stored, dict) else {}
+    for name, value in (dict.fromkeys(known) | now).items():
+        found = known.get(name)
         if isinstance(value, dict) and isinstance(found, dict):
-            check_same(path, found, dict.fromkeys(found) | value, f"{within}{name}.", advice)
+            check_same(path, found, value, f"{within}{name}.", advice)
         elif found != value:
             raise InputError(f"{path} was made with {within}{name} {_short(found)}, not {_short(value)}: {advice}")
 

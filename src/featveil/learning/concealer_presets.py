@@ -1,5 +1,6 @@
 """How long and how the three stages of a concealer are trained. No torch here: a command may ask before it is there."""
 
+import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -24,7 +25,8 @@ class Stage:
 class Preset:
     """How the three stages are trained. `selects`: the state with the best FPR95 is kept, not the last.
 
-    `inverter` is the size of the inverter that is trained along. Raises InputError for stages without steps or data.
+    `inverter` is the size of the inverter that is trained along, `second_order` the weight of second-order similarity.
+    Raises InputError for stages without steps or data, and for a weight below 0.
     """
 
     utility: Stage
@@ -32,6 +34,7 @@ class Preset:
     joint: Stage
     selects: bool = False
     inverter: str = _USUAL
+    second_order: float = 1.0
 
     def __post_init__(self) -> None:
         for stage in (self.utility, self.reconstruction, self.joint):
@@ -41,12 +44,16 @@ class Preset:
             raise InputError(f"utility is learned from at least {_FEWEST_PAIRS} pairs of patches a step")
         if min(self.reconstruction.pieces, self.joint.pieces) < 1:
             raise InputError("reconstruction is learned from at least one piece of a photograph a step")
+        if not 0 <= self.second_order < math.inf:
+            raise InputError(f"the weight of second-order similarity must be at least 0, got {self.second_order}")
 
     def stated(self) -> dict[str, Any]:
-        """For a checkpoint. The usual inverter is not named, so that files from before there was a choice go on."""
+        """For a checkpoint. What is as usual is not named, so that files from before there was a choice go on."""
         made = asdict(self)
         if self.inverter == _USUAL:
             del made["inverter"]
+        if self.second_order == 1:
+            del made["second_order"]
         return made
 
 

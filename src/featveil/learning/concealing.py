@@ -40,10 +40,11 @@ class NinjaNet(nn.Module):
         return first, second, third, fourth
 
 
-def utility_loss(anchors: Tensor, positives: Tensor) -> Tensor:
+def utility_loss(anchors: Tensor, positives: Tensor, second_order: float = 1.0) -> Tensor:
     """Triplets with the hardest negative of the batch, and second-order similarity (eq. 2; Tian et al., 2019).
 
-    Row i of `anchors` and of `positives` (n, d) show the same point, all others do not.
+    Row i of `anchors` and of `positives` (n, d) show the same point, all others do not. Where all are equal it is 1: a
+    base descriptor for which it stays above that collapses, unless `second_order` similarity weighs less.
     """
     across, within, beyond = (
         _distances(*pair) for pair in ((anchors, positives), (anchors, anchors), (positives, positives))
@@ -58,7 +59,7 @@ def utility_loss(anchors: Tensor, positives: Tensor) -> Tensor:
         chosen = (distances.detach() + barred).topk(count, largest=False).indices
         near.scatter_(1, chosen, value=True)
     differences = (within - beyond).square() * near
-    return triplets + (differences.sum(dim=1) + _TINY).sqrt().mean()
+    return triplets + second_order * (differences.sum(dim=1) + _TINY).sqrt().mean()
 
 
 def _distances(first: Tensor, second: Tensor) -> Tensor:

@@ -245,7 +245,9 @@ def start_from(network: Inverter, path: Path) -> list[str]:
         except Exception as error:  # whatever protocol buffers, onnx and NumPy make of a hostile file
             raise FormatError(f"{path} is no inverter that a training can begin with, or damaged") from error
     else:
-        tensors, _ = load_checkpoint(path)
+        tensors, state = load_checkpoint(path)
+        if isinstance(told := state.get("identity"), dict) and told.get("standardised"):
+            raise InputError(f"{path} reads columns at a standard of its own: begin with the .onnx file that it made")
         stored = {name.removeprefix("best."): value for name, value in tensors.items() if name.startswith("best.")}
     fresh = []
     for name, value in network.state_dict().items():

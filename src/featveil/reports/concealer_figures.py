@@ -37,7 +37,9 @@ def draw_concealers(found: ConcealerResults, path: str | Path, title: str = "") 
     for number, (attack, points) in enumerate(curves.items()):
         colour = shades(len(curves), lightest=0.6)[number]
         looks: dict[str, Any] = {"color": colour, "marker": MARKERS[number % len(MARKERS)]}
-        label = _ARCHITECTURES.get(attack, f"{attack}, then inverted")
+        label = f"{attack}, then inverted"
+        if attack.startswith(TRAINED["unet"]):
+            label = _ARCHITECTURES.get(attack, f"fresh inverter{attack.removeprefix(TRAINED['unet'])}")
         panel.plot([x for _, x, _ in points], [y for _, _, y in points], label=label, linewidth=1.4, **looks)
         named += [(row, x, y, colour) for row, x, y in points if row.strength is not None or number == 0]
     for floor in found.floors:

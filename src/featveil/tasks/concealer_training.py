@@ -4,6 +4,7 @@ The base descriptor is never changed: it describes all patches once, and feature
 """
 
 import hashlib
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -35,6 +36,13 @@ if TYPE_CHECKING:
 _HELD_OUT = 10  # every so many points are for validation, where no other set is given
 _MOST_PAIRS = 20_000
 _STRONGEST = 1e6
+_COLLAPSED = 0.3  # mean distance of descriptors of different points; at random it is 1.4
+_COLLAPSE = (
+    "lambda {:g}: descriptors of different points are only {:.3f} apart, the training has collapsed: that hides nothing"
+    " from who subtracts the mean (train inverter --standardise); train with a smaller --second-order, such as 0.25"
+)
+
+_log = logging.getLogger(__name__)
 
 
 class Tracks:
@@ -97,6 +105,11 @@ class ConcealerSource:
         first, same, other = (conceal(values) for values in self.validation.judged(np.random.default_rng(self.seed)))
         distances = np.concatenate([np.linalg.norm(first - seen, axis=1) for seen in (same, other)])
         return false_positive_rate(distances, np.arange(len(distances)) < len(first))
+
+    def distance(self, conceal: Callable[[Float32], Float32]) -> float:
+        """The mean distance of descriptors of different points, on pairs that no step has."""
+        first, _, other = (conceal(values) for values in self.validation.judged(np.random.default_rng(self.seed)))
+        return float(np.linalg.norm(first - other, axis=1).mean())
 
     def _piece(self, place: int) -> "Sample":
         from featveil.learning.training import Sample
@@ -193,6 +206,8 @@ def train_concealer(
         told = partial(training, strength)
         network = trainer.run(source, strength, initial, checkpoint, told)
         card = _card(request, trainer, source)
+        if card["distance_of_others"]["concealed"] < _COLLAPSED:
+            _log.warning(_COLLAPSE.format(strength, card["distance_of_others"]["concealed"]))
         save_network(out, *network.weights(), kind, strength, card)
         cards.append({"lambda": strength, **card})
     return cards
@@ -243,6 +258,10 @@ def _card(request: Request, trainer: "ConcealerTrainer", source: ConcealerSource
             "raw": source.false_rate(lambda values: values),
             "concealed": source.false_rate(trainer.conceal),
             "during_joint_training": trainer.history,
+        },
+        "distance_of_others": {
+            "raw": source.distance(lambda values: values),
+            "concealed": source.distance(trainer.conceal),
         },
         "photographs": len(source.photographs.names()),
         "data": request.data_note,

@@ -190,5 +190,10 @@ def _trained_on(painter: Painter) -> str:
 
 
 def _direct_name(painter: Painter) -> str:
-    architecture = painter.inverter.card.get("architecture", "unet")
-    return DIRECT if architecture == "unet" else f"{DIRECT} ({str(architecture)[:16]})"
+    card = painter.inverter.card
+    architecture = str(card.get("architecture", "unet"))[:16]
+    told = [
+        *([] if architecture == "unet" else [architecture]),
+        *(["standardised"] if card.get("standardised") else []),
+    ]
+    return f"{DIRECT} ({', '.join(told)})" if told else DIRECT

@@ -10,10 +10,12 @@ from featveil.core import ChangesKind, Defense, InputError, Keypoints
 from featveil.core.arrays import Float32
 from featveil.defenses.concealer import last_step
 from featveil.learning.encodings import Encoding, Geometry, cells
+from featveil.learning.standards import Standard
 from featveil.learning.training import Sample
 from featveil.tasks.photo_samples import Piece, Pieces
 
 _MOST_VALIDATION = 32
+_STANDARD = 128  # pieces that the mean and spread of rows are taken from
 _DROPPED = 0.5  # at most, of the keypoints of a training piece
 
 
@@ -53,9 +55,14 @@ class Release:
 
 
 class ReleasedSamples:
-    """Training and validation samples of one kind of release; a step has the same ones whenever it is asked for."""
+    """Training and validation samples of one kind of release; a step has the same ones whenever it is asked for.
 
-    def __init__(self, training: Pieces, validation: Pieces, release: Release, seed: int = 0) -> None:
+    Rows that are `standardised` have mean 0 and spread 1 in every column, by the `standard` of some training samples.
+    """
+
+    def __init__(
+        self, training: Pieces, validation: Pieces, release: Release, seed: int = 0, standardised: bool = False
+    ) -> None:
         if not len(training) or not len(validation):
             raise InputError(
                 f"too few photographs: {len(training.names())} that can be used are for training and"
@@ -63,8 +70,14 @@ class ReleasedSamples:
             )
         self._pieces, self._release, self._seed = training, release, seed
         self.encoding = release.encoding(training[0])
+        self.standard: Standard | None = None
+        if standardised:
+            shown = self.batch(0, _STANDARD)
+            self.standard = Standard.of(np.concatenate([sample.rows for sample in shown]))
         self.validation: Sequence[Sample] = [
-            release.sample(validation[place], self.encoding, np.random.default_rng(place), self._full(place))
+            self._standardised(
+                release.sample(validation[place], self.encoding, np.random.default_rng(place), self._full(place))
+            )
             for place in range(min(len(validation), _MOST_VALIDATION))
         ]
 
@@ -79,7 +92,10 @@ class ReleasedSamples:
         kept = rng.random(len(piece.features)) >= _DROPPED * rng.random() * (rng.random() < 0.5)
         kept[0] = True
         thinned = replace(piece, features=piece.features.take(np.flatnonzero(kept)))
-        return self._release.sample(thinned, self.encoding, rng, self._full(turn))
+        return self._standardised(self._release.sample(thinned, self.encoding, rng, self._full(turn)))
+
+    def _standardised(self, sample: Sample) -> Sample:
+        return sample if self.standard is None else replace(sample, rows=self.standard.apply(sample.rows))
 
     def _full(self, turn: int) -> bool:
         """Whether this one shows scale, orientation and response: with geometry "either", every other does."""

@@ -41,7 +41,8 @@ class Request:
 
     `loss` is "structure" or "perceptual"; the latter needs `loss_weights`, a file of VGG16 or EfficientNet-lite0.
     `start` is a checkpoint of another training, or an inverter, whose network is the beginning. `data_note` and
-    `licence` go into the card as they are.
+    `licence` go into the card as they are. A training that is `standardised` reads columns at mean 0 and spread 1,
+    whatever the defense makes of them; the inverter that comes of it reads them as they are.
     """
 
     images: Path
@@ -56,6 +57,7 @@ class Request:
     recipe: Recipe = field(default_factory=Recipe)
     data_note: str = ""
     licence: str = ""
+    standardised: bool = False
 
     def __post_init__(self) -> None:
         if self.recipe.kind != self.kind:
@@ -93,18 +95,21 @@ def train_inverter(
     make_pieces(request.images, cache, request.recipe, extracting)
     parts = {part: Pieces(cache, request.kind, part) for part in get_args(Part)}
     release = Release(request.defense, request.kind, request.geometry)
-    samples = ReleasedSamples(parts["training"], parts["validation"], release, settings.seed)
+    samples = ReleasedSamples(parts["training"], parts["validation"], release, settings.seed, request.standardised)
     warn_of_few(parts["training"])
     network = make_inverter(samples.encoding.columns, request.architecture, request.size, settings.seed)
     if request.start is not None and not checkpoint_of(out).exists():
         begin_with(network, request.start)
+        if samples.standard is not None:
+            samples.standard.unfold(network)
     identity = _identity(request, samples.encoding.to_json(), parts["training"])
     trainer = Trainer(network, loss, settings, checkpoint_of(out), identity)
     trainer.run(samples, training)
     card = identity | _notes(request, trainer) | _counts(parts)
-    export_inverter(out, trainer.network, samples.encoding, card)
+    trained = trainer.network if samples.standard is None else samples.standard.folded(trainer.network)
+    export_inverter(out, trained, samples.encoding, card)
     card |= _tested(out, release, parts["test"])
-    export_inverter(out, trainer.network, samples.encoding, card)
+    export_inverter(out, trained, samples.encoding, card)
     return card
 
 
@@ -159,7 +164,7 @@ def reconstruct(inverter: Inverter, release: "Release", piece: Piece, geometry: 
 
 def _identity(request: Request, encoding: dict[str, Any], training: Pieces) -> dict[str, Any]:
     """What decides how a training goes, together with its settings: one that goes on must share it."""
-    made = {
+    made: dict[str, Any] = {
         "encoding": encoding,
         "defense": request.defense.spec(),
         "architecture": request.architecture,
@@ -169,6 +174,8 @@ def _identity(request: Request, encoding: dict[str, Any], training: Pieces) -> d
         "training_pieces": training.digest(),
         "start": None if request.start is None else request.start.name,
     }
+    if request.standardised:
+        made["standardised"] = True
     if request.loss_weights is not None:
         made["loss_weights"] = hashlib.sha256(request.loss_weights.read_bytes()).hexdigest()
     return made
