@@ -34,9 +34,15 @@ for strength in 1 2.5; do
 done
 
 [ $# -gt 2 ] || exit 0
-concealers samples-hardtfeat --extractor hardtfeat --weights "$3" --lambdas 0.1,1,2.5
-inverter samples-hardtfeat hardtfeat-raw --extractor hardtfeat --weights "$3"
-for strength in 0.1 1 2.5; do
-  inverter samples-hardtfeat hardtfeat-concealed-$strength --extractor hardtfeat --weights "$3" \
-    --defense concealer --concealer "$out/hardtfeat-$strength.safetensors"
+hardtfeat() {
+  inverter samples-hardtfeat "$@" --extractor hardtfeat --weights "$weights"
+}
+
+weights=$3
+concealers samples-hardtfeat --extractor hardtfeat --weights "$weights" --lambdas 0.1,2.5
+hardtfeat hardtfeat-raw
+hardtfeat hardtfeat-raw-standardised --standardise
+hardtfeat hardtfeat-concealed-2.5 --defense concealer --concealer "$out/hardtfeat-2.5.safetensors"
+for strength in 0.1 2.5; do
+  hardtfeat hardtfeat-concealed-$strength-standardised --standardise --defense concealer --concealer "$out/hardtfeat-$strength.safetensors"
 done
