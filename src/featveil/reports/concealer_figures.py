@@ -11,6 +11,7 @@ from featveil.core import InputError
 from featveil.metrics import THRESHOLDS
 from featveil.reports.concealers import TRAINED, ConcealerResults, ConcealerRow
 from featveil.reports.figures import LEVELS, MARKERS, blank_figure, quiet, shades, write_figure
+from featveil.reports.inversion import READ
 from featveil.reports.labels import Box, Labeller
 
 if TYPE_CHECKING:
@@ -128,7 +129,8 @@ def _points(found: ConcealerResults, attack: str) -> list[tuple[ConcealerRow, fl
     """Each row that has both, with its privacy and its utility; raw descriptors are read as they are."""
     made = []
     for row in found.rows:
-        seen, gain = row.inverted(attack) or (row.seen if row.strength is None else None), found.gain(row)
+        read = (row.inverted(READ) or row.seen) if row.strength is None else None
+        seen, gain = row.inverted(attack) or read, found.gain(row)
         if seen is not None and gain is not None:
             made.append((row, 1 - seen.ssim, 100 * gain))
     return made
