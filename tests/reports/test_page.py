@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from featveil.core import Guarantee, Keypoints, PrivateFeatures, Subspaces
 from featveil.metrics import Leakage
 from featveil.metrics.reconstruction import Reconstruction
-from featveil.reports.page import Count, LeakRow, Row, Run, WordRow, Words, render
+from featveil.reports.page import Count, LeakRow, Row, Run, WordRow, Words, _leak_headline, render
 from featveil.reports.page_concealed import ConcealedPart
 from featveil.reports.page_views import ViewRow
 
@@ -126,3 +127,11 @@ def test_what_undoing_the_concealer_gives(run: Run) -> None:
     assert "85 of 95 matches agree, 94% of raw." in text
     assert "found 88% of the features exactly, and 92% to within 0.3." in text
     assert "<b>Attack unconceal:</b> from what it took for the features. SSIM 0.50.</figcaption>" in text
+
+
+def test_of_attacks_that_are_as_strong_the_headline_is_of_the_one_tried_most() -> None:
+    few = LeakRow("few", "", Leakage(100, 0, 0, 1.0, 1.0, 1.0, 1, 1))
+    all_of_them = LeakRow("all", "", Leakage(1200, 0, 0, 0.999, 0.999, 0.998, 1, 1))
+    weak = LeakRow("weak", "", Leakage(1200, 0, 0, 0.9, 1.0, 0.9, 1, 1))
+    for rows in permutations([few, all_of_them, weak]):
+        assert _leak_headline(rows) == "The attack all found 100% of the features exactly."

@@ -150,7 +150,7 @@ def _read(path: Path, name: str | None, kind: str | None, max_features: int) -> 
 
 
 def _original(seen: "Features | PrivateFeatures", original: Path | None, features: Path) -> "Image | None":
-    """The image that the features are of, if there is one; raises InputError for one of another size."""
+    """The image that the features are of, if there is one; warns of another, raises InputError for another size."""
     from featveil.extractors import read_image
     from featveil.extractors.images import IMAGE_SUFFIXES
     from featveil.tasks.inverting import keypoints_found

@@ -25,7 +25,7 @@ _LARGEST_HALF = 2.0  # larger weights multiply small differences, for which floa
 def make_graph(network: Inverter, columns: int) -> onnx.ModelProto:
     """The model with inputs rows (n, columns), cells (n, levels), frame (1, h / 32, w / 32), and output image.
 
-    Weights are stored as float16 where they fit, and computed with as float32.
+    Weights are stored as float16 unless some are large, and computed with as float32.
     """
     nodes = _Nodes()
     image = _paint(nodes, network)

@@ -173,7 +173,11 @@ def _row(row: Row, raw: Count) -> str:
 
 def _leak_headline(rows: Sequence[LeakRow]) -> str:
     """What the strongest attack found; of several that are as strong, the one that was tried on most features."""
-    best = max(rows, key=lambda row: (round(row.leakage.exact, 2), row.leakage.below_close, row.leakage.count))
+
+    def strength(row: LeakRow) -> tuple[float, ...]:
+        return round(row.leakage.exact, 2), round(row.leakage.below_close, 2), row.leakage.count
+
+    best = max(rows, key=strength)
     found = best.leakage
     if found.exact > 0:
         return f"The attack {html.escape(best.attack)} found {100 * found.exact:.0f}% of the features exactly."
