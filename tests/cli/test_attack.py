@@ -204,6 +204,7 @@ def test_several_folders_keep_their_names(run: Any, scene: Scene, tmp_path: Path
     shown = facts(result)
     assert {row["scheme"] for row in shown["rows"]} == {"sub-hybrid-4", "subset-14-2"}
     assert {row["file"] for row in shown["files"]} >= {"private/a.png.veil", "words/b.png.veil"}
+    assert any(note.startswith("exact, for words: ") for note in shown["notes"])
     reasons = {(one["file"], one["attack"]): one["reason"] for one in shown["left_out"]}
     assert "these are word sets" in reasons["words/a.png.veil", "nearest"]
     assert "needs --reference" in reasons["private/a.png.veil", "needy"]

@@ -71,9 +71,10 @@ def test_for_a_person_it_says_how_good_it_is(run: Run, command: tuple[Any, ...],
     assert all("MAE 0." in line and "SSIM " in line and line.endswith(" dB") for line in lines[2:])
 
 
-def test_the_same_command_goes_on_and_more_steps_go_further(ran: Run, command: tuple[Any, ...]) -> None:
+def test_the_same_command_goes_on_and_more_steps_go_further(run: Run, ran: Run, command: tuple[Any, ...]) -> None:
     first = ran(*command)
-    assert ran(*command) == first
+    again = run(*command, "--json")
+    assert json.loads(again.stdout) == first and "a finished training: nothing is added" in again.stderr
     more = ran(*[("5" if part == "3" else part) for part in command])
     assert more["steps"] == 5 and more["validation_ssim"][:3] == first["validation_ssim"]
 
@@ -240,11 +241,17 @@ def test_on_a_terminal_both_bars_are_shown(
     with (tmp_path / "terminal.txt").open("w", encoding="utf-8") as file:
         terminal = Console(file=file, force_terminal=True, width=200)
         monkeypatch.setattr("featveil.cli.console.stderr", terminal)
-        monkeypatch.setattr(train, "stderr", terminal)
         result = run(*command)
         assert result.exit_code == 0, result.output
     shown = (tmp_path / "terminal.txt").read_text(encoding="utf-8")
     assert "extracting" in shown and "training" in shown and "validation SSIM" in shown
+
+
+def test_in_a_log_there_is_a_line_a_minute(run: Run, command: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("featveil.cli.console._MINUTE", 0.0)
+    lines = run(*command).stderr.splitlines()
+    assert any(line.startswith("extracting: ") and " of " in line for line in lines)
+    assert [line for line in lines if line.startswith("67%: step 2, loss ")]
 
 
 def test_the_example_of_the_help_works_as_far_as_it_goes() -> None:

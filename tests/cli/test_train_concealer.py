@@ -153,7 +153,6 @@ def test_on_a_terminal_every_stage_has_a_bar(
     with (tmp_path / "terminal.txt").open("w", encoding="utf-8") as file:
         terminal = Console(file=file, force_terminal=True, width=200)
         monkeypatch.setattr("featveil.cli.console.stderr", terminal)
-        monkeypatch.setattr(train_concealer, "stderr", terminal)
         result = run(*command, "--lambdas", "0,1")
         assert result.exit_code == 0, result.output
     shown = (tmp_path / "terminal.txt").read_text(encoding="utf-8")

@@ -70,6 +70,12 @@ def test_records_tables_and_pictures(command: tuple[Any, ...], tmp_path: Path) -
     assert "sub-hybrid-9:mean was not measured" in refused(*command, "--grid", 1, "--grid-columns", "sub-hybrid-9:mean")
 
 
+def test_lifting_may_be_left_out(command: tuple[Any, ...]) -> None:
+    pytest.importorskip("matplotlib")
+    shown = json.loads(invoke(*command, "--dimensions", "none", "--json").stdout)
+    assert {row["scheme"] for row in shown["rows"]} == {"identity", "subset-8-2"}
+
+
 def test_the_attacker_has_other_photographs(command: tuple[Any, ...], tmp_path: Path) -> None:
     assert "share photographs" in refused(*command, "--attacker", tmp_path / "photos")
     assert not (tmp_path / "new").exists()

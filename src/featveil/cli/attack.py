@@ -219,7 +219,7 @@ class _Run:
         if truth is None:
             self.results.guesses += run_guesses(target, methods, self.settings, self.out, failed, report)
         else:
-            self.results.note_norms(truth)
+            self.results.note_truth(private, truth)
             kept = None if self.out is None else self.out / "records.jsonl"
             self.results.records += run_resumable(target, truth, methods, self.settings, kept, failed, report)
 

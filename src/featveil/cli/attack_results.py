@@ -34,6 +34,7 @@ _OTHER_NORMS = (
 _GEOMETRY = (
     "scale and orientation of the keypoints are in the release: attacks may use them beside what is listed as known"
 )
+_WORDS = "exact, for words: the word that was hidden is named; its descriptor may still lie apart from the word"
 _LIFTED_WITH_IT = (
     "the attacker's own database is the one that these features were lifted with: --database names another"
 )
@@ -77,10 +78,14 @@ class Results:
         if keypoints is not None and (keypoints.scale is not None or keypoints.orientation is not None):
             self.notes[_GEOMETRY] = None
 
-    def note_norms(self, truth: "Truth") -> None:
-        """Remember that hidden descriptors are much longer or shorter than what attacks guess."""
+    def note_truth(self, private: "PrivateFeatures", truth: "Truth") -> None:
+        """Remember what exact means for words, and that hidden descriptors are much longer or shorter than guesses."""
         import numpy as np
 
+        from featveil.core import WordSets
+
+        if isinstance(private.descriptors, WordSets):
+            self.notes[_WORDS] = None
         if abs(float(np.median(np.linalg.norm(truth.points.values, axis=1))) - 1) > _NORM_TOLERANCE:
             self.notes[_OTHER_NORMS] = None
 

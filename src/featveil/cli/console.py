@@ -4,16 +4,19 @@ import json
 import logging
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console, RenderableType
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
 from featveil.core.errors import InputError
+
+_MINUTE = 60.0
 
 stdout = Console(soft_wrap=True)
 stderr = Console(stderr=True, soft_wrap=True)
@@ -86,13 +89,37 @@ def table(*columns: str, rows: list[tuple[object, ...]]) -> Table:
 
 @contextmanager
 def progress(description: str) -> Iterator[Callable[[int, int], None]]:
-    """A progress bar on stderr, if that is a terminal; yields a function of (done, total)."""
+    """A progress bar on stderr, or a line a minute where that is no terminal; yields a function of (done, total)."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=stderr, transient=True, disable=not stderr.is_terminal) as bar:
+    with bar_on_stderr(*columns) as bar:
         task = bar.add_task(description, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+        tell = minute_lines()
+
+        def update(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total)
+            tell(lambda: f"{description}: {done:,} of {total:,}")
+
+        yield update
+
+
+def bar_on_stderr(*columns: ProgressColumn) -> Progress:
+    """A progress bar that is drawn on a terminal only, and is gone when it ends."""
+    return Progress(*columns, console=stderr, transient=True, disable=not stderr.is_terminal)
+
+
+def minute_lines() -> Callable[[Callable[[], str]], None]:
+    """A function that prints what its argument makes, once a minute at most, where stderr is no terminal."""
+    last = time.monotonic()
+
+    def tell(line: Callable[[], str]) -> None:
+        nonlocal last
+        if not stderr.is_terminal and time.monotonic() - last >= _MINUTE:
+            last = time.monotonic()
+            stderr.print(printable(line()), markup=False, highlight=False)
+
+    return tell

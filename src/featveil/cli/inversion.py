@@ -53,7 +53,7 @@ def inversion(
         str, typer.Option(help="test: only photographs that training leaves for tests, whatever folder they are in.")
     ] = "all",
     strategies: Annotated[str, typer.Option(help="Lifting strategies; none for no lifting.")] = "sub-hybrid",
-    dimensions: Annotated[str, typer.Option(help="Subspace dimensions.")] = "2,4,8,16",
+    dimensions: Annotated[str, typer.Option(help="Subspace dimensions, or none.")] = "2,4,8,16",
     random_dimensions: Annotated[str, typer.Option(help="Of random lifting; none to leave it out.")] = "2",
     epsilons: Annotated[str, typer.Option(help="Epsilons of the subset mechanism; none to leave it out.")] = "14,10",
     subset_sizes: Annotated[str, typer.Option(help="Words it sends for each descriptor.")] = "2",
@@ -95,7 +95,7 @@ def inversion(
     schemes = make_schemes(
         kind,
         unless_none(strategies, lambda: split(strategies, "--strategies")),
-        whole_numbers(dimensions, "--dimensions"),
+        unless_none(dimensions, lambda: whole_numbers(dimensions, "--dimensions")),
         unless_none(random_dimensions, lambda: whole_numbers(random_dimensions, "--random-dimensions")),
         unless_none(epsilons, lambda: real_numbers(epsilons, "--epsilons")),
         whole_numbers(subset_sizes, "--subset-sizes"),

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 
-from featveil.cli.console import Json, progress, show, stderr
+from featveil.cli.console import Json, bar_on_stderr, minute_lines, progress, show, stderr
 from featveil.cli.methods import (
     ConcealerFile,
     Confounders,
@@ -168,7 +168,7 @@ def quality(card: dict[str, Any]) -> str:
 
 @contextmanager
 def losses() -> "Iterator[Callable[[Trained], None]]":
-    """A progress bar that shows loss and validation, if stderr is a terminal."""
+    """A progress bar that shows loss and validation, or a line a minute."""
     columns = (
         TextColumn("training"),
         BarColumn(),
@@ -176,11 +176,14 @@ def losses() -> "Iterator[Callable[[Trained], None]]":
         TextColumn("step {task.fields[step]:,}  loss {task.fields[loss]:.3f}  validation SSIM {task.fields[best]:.3f}"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=stderr, transient=True, disable=not stderr.is_terminal) as bar:
+    with bar_on_stderr(*columns) as bar:
         task = bar.add_task("training", total=1.0, visible=False, step=0, loss=0.0, best=0.0)
+        tell = minute_lines()
 
         def update(now: "Trained") -> None:
-            bar.update(task, completed=now.spent, visible=True, step=now.step, loss=now.loss, best=max(now.best, 0.0))
+            best = max(now.best, 0.0)
+            bar.update(task, completed=now.spent, visible=True, step=now.step, loss=now.loss, best=best)
+            tell(lambda: f"{now.spent:.0%}: step {now.step:,}, loss {now.loss:.3f}, validation SSIM {best:.3f}")
 
         yield update
 

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as Bar
 
 from featveil.cli.benching import real_numbers
-from featveil.cli.console import Json, progress, show, stderr, table
+from featveil.cli.console import Json, bar_on_stderr, minute_lines, progress, show, table
 from featveil.cli.train import (
     Cache,
     DataNote,
@@ -148,7 +147,7 @@ def _summary(files: list[Path], cards: list[dict[str, Any]]) -> Any:
 
 @contextmanager
 def stages() -> "Iterator[Callable[[float, Progress], None]]":
-    """A progress bar for each stage of each lambda, if stderr is a terminal."""
+    """A progress bar for each stage of each lambda, or a line a minute."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -156,13 +155,16 @@ def stages() -> "Iterator[Callable[[float, Progress], None]]":
         TextColumn("utility {task.fields[utility]:.3f}  reconstruction {task.fields[reconstruction]:.3f}"),
         TimeRemainingColumn(),
     )
-    with Bar(*columns, console=stderr, transient=True, disable=not stderr.is_terminal) as bar:
+    with bar_on_stderr(*columns) as bar:
         tasks: dict[str, Any] = {}
+        tell = minute_lines()
 
         def update(strength: float, now: "Progress") -> None:
             name = f"lambda {strength:g}" if now.stage == "joint" else now.stage
             if name not in tasks:
                 tasks[name] = bar.add_task(name, total=now.total, utility=0.0, reconstruction=0.0)
             bar.update(tasks[name], completed=now.done, utility=now.utility, reconstruction=now.reconstruction)
+            losses = f"utility {now.utility:.3f}, reconstruction {now.reconstruction:.3f}"
+            tell(lambda: f"{name}: step {now.done:,} of {now.total:,}, {losses}")
 
         yield update

@@ -1,5 +1,6 @@
 """Training an inverter within a time budget: resumable, stopped early when validation no longer gains."""
 
+import logging
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -26,6 +27,8 @@ _SAVE_EVERY = 60.0  # seconds
 _LAST_PART = 0.25  # of the budget, over which the rate falls to zero
 _HISTORY = 3  # numbers of an entry: seconds, step, validation SSIM
 _STATE = {"step": int, "seconds": float, "best_score": float, "since_best": int, "history": list}
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,6 +125,8 @@ class Trainer:
         with locked(self.checkpoint.with_suffix(".lock")):
             if self.checkpoint.exists():
                 self._load()
+                if self._ended():
+                    _log.warning("%s is of a finished training: nothing is added to it", self.checkpoint)
             self._train(samples, report)
         self.network.load_state_dict(self.best)
 
@@ -129,7 +134,7 @@ class Trainer:
         losses: list[float] = []
         saved = self.seconds
         try:
-            while self._spent() < 1 and self.since_best < self.settings.patience:
+            while not self._ended():
                 with whole_step():
                     losses.append(self._advance(samples))
                     if self.seconds - saved > _SAVE_EVERY:
@@ -150,6 +155,9 @@ class Trainer:
             self._evaluate(samples.validation)
         self._whole = True
         return loss
+
+    def _ended(self) -> bool:
+        return self._spent() >= 1 or self.since_best >= self.settings.patience
 
     def _spent(self) -> float:
         """The share of the budget that is spent."""
