@@ -130,6 +130,9 @@ def test_concealed_descriptors_can_be_trained_on(ran: Run, command: tuple[Any, .
     encoding = load_inverter(tmp_path / "raw.onnx").encoding
     assert encoding.kind == load_network(network).concealed_kind and encoding.representation == "subspaces"
     assert (card["defense"]["name"], card["defense"]["then"]) == ("concealer", "lifting")
+    assert card["standardised"] is True
+    plain = ("--as-sent", "--out", tmp_path / "plain.onnx")
+    assert "standardised" not in ran(*command, *options, *plain)
 
 
 def test_it_may_begin_with_the_built_in_inverter(ran: Run, command: tuple[Any, ...], tmp_path: Path) -> None:

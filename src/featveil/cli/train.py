@@ -70,9 +70,13 @@ def inverter(
         Path | None, typer.Option(help="Begin with this network: a checkpoint, an .onnx inverter, or built-in.")
     ] = None,
     standardise: Annotated[
-        bool,
-        typer.Option("--standardise", help="Read columns at mean 0 and spread 1: some concealers hide in the scale."),
-    ] = False,
+        bool | None,
+        typer.Option(
+            "--standardise/--as-sent",
+            help="Read columns at mean 0 and spread 1, or as they are sent: some concealers hide in the scale.",
+            show_default="standardise what a concealer sends",
+        ),
+    ] = None,
     strategy: Strategy = None,
     dimension: Dimension = None,
     confounders: Confounders = None,
@@ -128,7 +132,7 @@ def inverter(
         Recipe(extractor, crops, max_features, weights=weights),
         data_note,
         licence,
-        standardise,
+        defense == "concealer" if standardise is None else standardise,
     )
     settings = Settings(minutes, steps, batch, rate, seed, patience=patience, threads=threads, device=device)
     with stoppable_training(out), progress("extracting") as extracting, losses() as training:

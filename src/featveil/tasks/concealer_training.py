@@ -39,7 +39,7 @@ _STRONGEST = 1e6
 _COLLAPSED = 0.3  # mean distance of descriptors of different points; at random it is 1.4
 _COLLAPSE = (
     "lambda {:g}: descriptors of different points are only {:.3f} apart, the training has collapsed: that hides nothing"
-    " from who subtracts the mean (train inverter --standardise); train with a smaller --second-order, such as 0.25"
+    " from who subtracts the mean, as train inverter does; train with a smaller --second-order, such as 0.25"
 )
 
 _log = logging.getLogger(__name__)
