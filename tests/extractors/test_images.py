@@ -181,6 +181,19 @@ def test_image_files_are_sorted_and_recursive(tmp_path: Path) -> None:
     assert names == ["a/z.png", "a.png", "b.JPG", "c.jpg/inner.webp"]
 
 
+def test_linked_folders_are_entered_once(tmp_path: Path) -> None:
+    photos, elsewhere = tmp_path / "photos", tmp_path / "elsewhere"
+    for folder in (photos, elsewhere):
+        folder.mkdir()
+        (folder / "a.png").write_bytes(b"")
+    for name, target in (("linked", elsewhere), ("again", elsewhere), ("round", photos)):
+        try:
+            (photos / name).symlink_to(target, target_is_directory=True)
+        except OSError:
+            pytest.skip("this system makes no links")
+    assert [path.relative_to(photos).as_posix() for path in image_files(photos)] == ["a.png", "again/a.png"]
+
+
 def test_image_files_needs_images(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no image in"):
         image_files(tmp_path)

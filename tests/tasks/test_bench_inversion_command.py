@@ -78,6 +78,13 @@ def test_lifting_may_be_left_out(command: tuple[Any, ...]) -> None:
 
 def test_the_attacker_has_other_photographs(command: tuple[Any, ...], tmp_path: Path) -> None:
     assert "share photographs" in refused(*command, "--attacker", tmp_path / "photos")
+    linking = tmp_path / "theirs"
+    linking.mkdir()
+    try:
+        (linking / "link").symlink_to(tmp_path / "photos", target_is_directory=True)
+    except OSError:
+        pytest.skip("this system makes no links")
+    assert "share photographs" in refused(*command, "--attacker", linking)
     assert not (tmp_path / "new").exists()
 
 

@@ -1,6 +1,8 @@
 """Reading image files as uint8 RGB, the only image representation in featveil."""
 
+import os
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,17 +41,16 @@ def read_image(path: str | Path) -> Image:
 def image_files(folder: str | Path) -> list[Path]:
     """All image files under `folder`, by extension, sorted by path; hidden files and folders are left out.
 
-    Raises InputError when the folder is missing or holds no image.
+    Links are followed, and a folder that is met twice is entered once. Raises InputError when the folder is missing
+    or holds no image.
     """
     folder = Path(folder)
     if not folder.is_dir():
         raise InputError(f"{folder} is not a folder")
-    found = [path for path in folder.rglob("*") if path.suffix.lower() in IMAGE_SUFFIXES]
-    names = {path: path.relative_to(folder) for path in found if path.is_file()}
-    seen = [path for path, name in names.items() if not any(part.startswith(".") for part in name.parts)]
+    seen = [path for path in _walk(folder) if path.suffix.lower() in IMAGE_SUFFIXES and path.is_file()]
     if not seen:
         raise InputError(f"no image in {folder}: expected files ending in {', '.join(IMAGE_SUFFIXES)}")
-    return sorted(seen, key=lambda path: names[path].parts)
+    return sorted(seen, key=lambda path: path.relative_to(folder).parts)
 
 
 def check_image(image: object) -> Image:
@@ -60,6 +61,18 @@ def check_image(image: object) -> Image:
     if image.ndim not in (2, 3) or image.size == 0 or image.shape[2:] not in ((), (3,)):
         raise InputError(f"an image has shape (h, w) or (h, w, 3) in RGB order, got {image.shape}")
     return image
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    entered: set[Path] = set()
+    for place, folders, files in os.walk(folder, followlinks=True):
+        here = Path(place)
+        if (real := here.resolve()) in entered:
+            folders.clear()
+            continue
+        entered.add(real)
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        yield from (here / name for name in files if not name.startswith("."))
 
 
 def _read_bytes(path: Path) -> Image:

@@ -112,10 +112,20 @@ def descriptors_of(files: Sequence[Path], kind: str, report: Report = lambda don
 
 
 def check_apart(first: Path, second: Path, harm: str) -> None:
-    """Raise InputError when one of two folders is the other, inside it or around it; `harm` says what that does."""
+    """Raise InputError when two folders share a photograph, or one is in the other; `harm` says what that does."""
+    if not (first.is_dir() and second.is_dir()):
+        return
     here, there = first.resolve(), second.resolve()
-    if first.is_dir() and second.is_dir() and (here.is_relative_to(there) or there.is_relative_to(here)):
+    if here.is_relative_to(there) or there.is_relative_to(here) or not _files(first).isdisjoint(_files(second)):
         raise InputError(f"{first} and {second} share photographs: {harm}; name a folder of other photographs")
+
+
+def _files(folder: Path) -> set[Path]:
+    """The image files under a folder, where they really are."""
+    try:
+        return {path.resolve() for path in image_files(folder)}
+    except InputError:  # there is none
+        return set()
 
 
 def read_photographs(
