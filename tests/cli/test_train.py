@@ -135,6 +135,13 @@ def test_concealed_descriptors_can_be_trained_on(ran: Run, command: tuple[Any, .
     assert "standardised" not in ran(*command, *options, *plain)
 
 
+def test_it_may_learn_from_more_keypoints(ran: Run, command: tuple[Any, ...], tmp_path: Path) -> None:
+    usual, out = ran(*command), ("--out", tmp_path / "dense.onnx", "--cache", tmp_path / "dense")
+    dense = ran(*command, *out, "--contrast-threshold", "0.01")
+    assert dense["recipe"] == usual["recipe"] | {"contrast_threshold": 0.01}
+    assert dense["training_pieces"] != usual["training_pieces"]
+
+
 def test_it_may_begin_with_the_built_in_inverter(ran: Run, command: tuple[Any, ...], tmp_path: Path) -> None:
     options = ("--size", "small", "--start", "built-in", "--steps", "1", "--rate", "1e-9")
     card = ran(*command, *options)

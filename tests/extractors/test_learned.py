@@ -34,6 +34,7 @@ def test_keypoints_are_those_of_sift(weights: Path) -> None:
     assert np.array_equal(found.keypoints.xy, sift.keypoints.xy)
     assert np.abs(np.linalg.norm(found.descriptors.values, axis=1) - 1).max() < 1e-5
     assert len(LearnedPatches("hardtfeat", weights).extract(np.full((50, 50), 9, np.uint8))) == 0
+    assert len(LearnedPatches("hardtfeat", weights, 50, contrast_threshold=1.0).extract(image)) < 50
 
 
 def test_by_the_public_function_and_the_command(weights: Path, tmp_path: Path) -> None:

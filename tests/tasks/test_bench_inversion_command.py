@@ -67,6 +67,7 @@ def test_records_tables_and_pictures(command: tuple[Any, ...], tmp_path: Path) -
     assert len(read_records(out / "records.jsonl")) == 14
     assert "seed 0, not 1" in refused(*command, "--seed", 1)
     assert "geometry positions, not full" in refused(*command, "--geometry", "full")
+    assert "contrast_threshold None, not 0.01" in refused(*command, "--contrast-threshold", 0.01)
     assert "sub-hybrid-9:mean was not measured" in refused(*command, "--grid", 1, "--grid-columns", "sub-hybrid-9:mean")
 
 

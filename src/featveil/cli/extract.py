@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 Kind = Annotated[str, typer.Option(help="Descriptor kind for images: sift or rootsift.")]
 MaxFeatures = Annotated[int, typer.Option(min=1, help="Strongest features to keep of each image.")]
+ContrastThreshold = Annotated[float, typer.Option(help="Of keypoints; a smaller one finds more, in flat areas too.")]
 Report = Callable[[int, int], None]
 
 Made = TypeVar("Made")
@@ -40,6 +41,7 @@ def extract(
     kind: Annotated[str, typer.Option(help="sift, rootsift, or a network: hardtfeat, hardnet, sosnet.")] = "sift",
     weights: Annotated[Path | None, typer.Option(help="Weights file of a network.", show_default="none")] = None,
     max_features: MaxFeatures = 2048,
+    contrast_threshold: ContrastThreshold = 0.04,
     format: Annotated[  # noqa: A002
         Format | None, typer.Option(help="One .veil file an image, or one hloc file.", show_default="by --out")
     ] = None,
@@ -55,7 +57,7 @@ def extract(
     """
     from featveil.extractors import make_extractor
 
-    extractor = make_extractor(kind, max_features, weights)
+    extractor = make_extractor(kind, max_features, weights, contrast_threshold)
     named = named_images(images)
     work = Work(lambda path: extracted_by(extractor, path), len(named))
     with progress("extracting") as report:

@@ -9,6 +9,7 @@ import typer
 from featveil.cli.benching import real_numbers, split, stoppable, unless_none, whole_numbers, write_reports
 from featveil.cli.concealing import Composed, Concealers
 from featveil.cli.console import Json, progress, show, stderr, table
+from featveil.cli.extract import ContrastThreshold
 from featveil.core.errors import InputError, MissingExtraError
 from featveil.core.files import make_folder
 
@@ -61,6 +62,7 @@ def inversion(
     composed: Composed = False,
     photographs: Annotated[int, typer.Option(min=1, help="Photographs to attack, evenly spaced.")] = 12,
     max_features: Annotated[int, typer.Option(min=1, help="Features of each, the strongest.")] = 1000,
+    contrast_threshold: ContrastThreshold = 0.04,
     database_size: Annotated[int, typer.Option(min=1, help="Descriptors that the attacker has.")] = 65_536,
     grid: Annotated[
         str, typer.Option(help="Photographs to show in grid.png beside what is seen: how many, or their names.")
@@ -91,7 +93,7 @@ def inversion(
     for theirs in attacker:
         for folder in images:
             check_apart(theirs, folder, "the attacker's database would hold what is hidden")
-    settings = Settings(kind, max_features, seed, geometry, part)
+    settings = Settings(kind, max_features, seed, geometry, part, contrast_threshold)
     schemes = make_schemes(
         kind,
         unless_none(strategies, lambda: split(strategies, "--strategies")),
@@ -110,7 +112,7 @@ def inversion(
     with progress("attacker's photographs") as report:
         database = own_database(attacker, kind, database_size, seed, report)
     with progress("photographs") as report:
-        found = read_photographs(files, photographs, kind, max_features, report)
+        found = read_photographs(files, photographs, kind, max_features, report, contrast_threshold)
     dataset = "+".join(dict.fromkeys(folder.resolve().name for folder in images))
     study = Study(dataset, found, schemes, trials, painter, database, painters, left_out, settings)
     chosen = _shown(found, grid)

@@ -9,6 +9,7 @@ import typer
 from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 
 from featveil.cli.console import Json, bar_on_stderr, minute_lines, progress, show, stderr
+from featveil.cli.extract import ContrastThreshold
 from featveil.cli.methods import (
     ConcealerFile,
     Confounders,
@@ -89,6 +90,7 @@ def inverter(
     then: Then = None,
     crops: Annotated[int, typer.Option(help="Pieces of each training photograph.")] = 6,
     max_features: Annotated[int, typer.Option(help="Strongest features of a piece.")] = 1000,
+    contrast_threshold: ContrastThreshold = 0.04,
     cache: Cache = None,
     minutes: Minutes = 20.0,
     steps: Steps = None,
@@ -129,7 +131,7 @@ def inverter(
         loss,
         loss_weights,
         start_file(start),
-        Recipe(extractor, crops, max_features, weights=weights),
+        Recipe(extractor, crops, max_features, weights=weights, contrast_threshold=contrast_threshold),
         data_note,
         licence,
         defense == "concealer" if standardise is None else standardise,

@@ -11,7 +11,7 @@ from featveil.core import Features
 from featveil.extractors.describers import NetworkDescriber
 from featveil.extractors.images import Image
 from featveil.extractors.patches import cut_patches
-from featveil.extractors.sift import Sift
+from featveil.extractors.sift import CONTRAST, Sift
 
 
 @dataclass(frozen=True)
@@ -25,10 +25,11 @@ class LearnedPatches:
     network: str
     weights: Path
     max_features: int = 2048
+    contrast_threshold: float = CONTRAST
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "weights", Path(self.weights))
-        Sift(max_features=self.max_features)
+        self._detector()
         NetworkDescriber(self.network, self.weights)
 
     def extract(self, image: Image) -> Features:
@@ -36,10 +37,13 @@ class LearnedPatches:
 
         Raises InputError for another kind of array, or weights of another network.
         """
-        found = Sift(max_features=self.max_features).extract(image)
+        found = self._detector().extract(image)
         assert found.keypoints is not None
         described = self._describer.describe(cut_patches(image, found.keypoints))
         return Features(described, self.network, found.keypoints, found.image_size)
+
+    def _detector(self) -> Sift:
+        return Sift(max_features=self.max_features, contrast_threshold=self.contrast_threshold)
 
     @cached_property
     def _describer(self) -> NetworkDescriber:

@@ -17,6 +17,8 @@ from featveil.extractors.images import Image, check_image
 
 SiftKind = Literal["sift", "rootsift"]
 
+CONTRAST = 0.04  # OpenCV's own contrast threshold
+
 _SIZE = 128
 
 
@@ -29,7 +31,7 @@ class Sift:
 
     kind: SiftKind = "sift"
     max_features: int = 2048
-    contrast_threshold: float = 0.04
+    contrast_threshold: float = CONTRAST
     edge_threshold: float = 10.0
 
     def __post_init__(self) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import get_args
 
 from featveil.core import Features, FeatveilError, InputError
-from featveil.extractors import extract, image_files, read_image
+from featveil.extractors import CONTRAST, extract, image_files, read_image
 from featveil.extractors.images import Image
 from featveil.tasks.photo_samples import Part, middle, part_of
 from featveil.tasks.resuming import Report
@@ -56,6 +56,7 @@ def read_photographs(
     kind: str = "sift",
     max_features: int = 1000,
     report: Report = lambda done, total: None,
+    contrast_threshold: float = CONTRAST,
 ) -> list[Photograph]:
     """At most `count` of the named `files`, evenly spaced.
 
@@ -69,7 +70,7 @@ def read_photographs(
         report(done, len(chosen))
         try:
             image = middle(read_image(files[name]))
-            features = extract(image, kind, max_features)
+            features = extract(image, kind, max_features, contrast_threshold=contrast_threshold)
         except FeatveilError as error:
             _log.warning("left out %s: %s", name, error)
             continue

@@ -11,6 +11,7 @@ from featveil.core import ConcealingNetwork, InputError, Points, PrivateFeatures
 from featveil.core.records import Parameter
 from featveil.databases import Database
 from featveil.defenses import Identity
+from featveil.extractors import CONTRAST
 from featveil.tasks import attacks, matching
 from featveil.tasks.file_attacks import scheme_name
 from featveil.tasks.inversion_photos import ALL, Photograph
@@ -33,6 +34,7 @@ class Settings(matching.Settings):
     max_features: int = 1000
     geometry: str = "positions"
     part: str = ALL
+    contrast_threshold: float = CONTRAST
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -41,7 +43,13 @@ class Settings(matching.Settings):
 
     def shared(self) -> dict[str, Parameter]:
         """These settings but the seed, as every record states them."""
-        return {"kind": self.kind, "max_features": self.max_features, "geometry": self.geometry, "part": self.part}
+        return {
+            "kind": self.kind,
+            "max_features": self.max_features,
+            "geometry": self.geometry,
+            "part": self.part,
+            "contrast_threshold": None if self.contrast_threshold == CONTRAST else self.contrast_threshold,
+        }
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from featveil.core import Features, InputError, Keypoints, Points
 from featveil.core.files import locked, make_folder, replacing
-from featveil.extractors import Extractor, image_files, make_extractor, read_image
+from featveil.extractors import CONTRAST, Extractor, image_files, make_extractor, read_image
 from featveil.extractors.images import Image
 from featveil.tasks.generators import check_seed, generator
 from featveil.tasks.resuming import Report
@@ -48,7 +48,7 @@ _log = logging.getLogger(__name__)
 class Recipe:
     """How pieces are cut: `crops` of each training photograph, at most `max_features` of `kind` each.
 
-    `weights` is the file of a kind that is a network.
+    `weights` is the file of a kind that is a network, `contrast_threshold` that of its keypoints.
     Raises InputError for numbers that leave nothing to train on.
     """
 
@@ -57,6 +57,7 @@ class Recipe:
     max_features: int = 1000
     seed: int = 0
     weights: Path | None = None
+    contrast_threshold: float = CONTRAST
 
     def __post_init__(self) -> None:
         for name, least in (("crops", 1), ("max_features", _FEWEST)):
@@ -67,12 +68,15 @@ class Recipe:
 
     def extractor(self) -> Extractor:
         """What finds the features; raises InputError for a kind that is not known, or weights that are not there."""
-        return make_extractor(self.kind, self.max_features, self.weights)
+        return make_extractor(self.kind, self.max_features, self.weights, self.contrast_threshold)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values, for a file; weights by the digest of theirs."""
+        """Plain values, for a file; weights by the digest of theirs, the usual contrast threshold unsaid."""
         weights = None if self.weights is None else hashlib.sha256(self.weights.read_bytes()).hexdigest()
-        return asdict(self) | {"weights": weights}
+        told = asdict(self) | {"weights": weights}
+        if self.contrast_threshold == CONTRAST:
+            del told["contrast_threshold"]
+        return told
 
 
 @dataclass(frozen=True, eq=False)
@@ -312,8 +316,9 @@ def _made_before(cache: Path, recipe: Recipe, images: Path, files: Sequence[Path
         stored = dict(json.loads((cache / _RECIPE).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as error:
         raise InputError(f"{cache / _RECIPE} is damaged: delete the folder {cache}") from error
-    for name, value in _told(recipe, images, files).items():
-        if stored.get(name) == value:
+    told = _told(recipe, images, files)
+    for name in {**told, **stored}:
+        if stored.get(name) == (value := told.get(name)):
             continue
         if name == "photographs":
             raise InputError(f"{cache} was made of other photographs than {images} holds: name another --cache")
