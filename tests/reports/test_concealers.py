@@ -81,7 +81,7 @@ def test_rows_are_raw_and_then_by_lambda() -> None:
     assert [row.distance for row in found.lifted] == ["point-to-subspace", "subspace-to-subspace"]
     assert found.chance is not None and found.chance.mean_precision == pytest.approx(0.1)
     raw, one, two = found.rows
-    assert (raw.inverted("direct"), raw.inverted("direct (uresnet)")) == (raw.inversions[0], raw.inversions[1])
+    assert (raw.fresh("unet"), raw.fresh("uresnet")) == (raw.inversions[0], raw.inversions[1])
     assert one.inverted("unconceal") is None and two.inverted("direct (uresnet)") is None
 
 
@@ -89,6 +89,18 @@ def test_what_an_inverter_of_raw_descriptors_reads_is_not_that_of_a_fresh_one() 
     others = [record for record in RECORDS if (record.scheme, record.attack) != (TWO, "direct")]
     _, one, two = summarize_concealers([*others, seen(TWO, "read", 0.1)]).rows
     assert one.inverted("direct") is not None and two.inverted("direct") is None
+
+
+def test_the_fresh_inverter_that_sees_most_counts() -> None:
+    standard = [seen("identity", "direct (standardised)", 0.6), seen(ONE, "direct (standardised)", 0.58)]
+    raw, one, two = summarize_concealers([*RECORDS, *standard]).rows
+    found = [row.fresh("unet") for row in (raw, one, two)]
+    assert [row and (row.attack, row.ssim) for row in found] == [
+        ("direct (standardised)", 0.6),  # of raw descriptors too, one of their own rather than the usual one
+        ("direct (standardised)", 0.58),
+        ("direct", 0.4),
+    ]
+    assert two.fresh("uresnet") is None
 
 
 def test_the_line_of_a_network() -> None:

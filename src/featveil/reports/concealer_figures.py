@@ -18,7 +18,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _FLOORS = {"blank": ("grey picture", "-."), "constant": ("average descriptor", "--")}
-_ARCHITECTURES = {attack: f"fresh inverter, {name}" for name, attack in TRAINED.items()}
+_FRESH = {
+    attack: f"fresh inverter, {name}, {read}"
+    for name, attacks in TRAINED.items()
+    for attack, read in zip(attacks, ("as sent", "standardised"), strict=True)
+}
 _REACH, _LETTER, _LINE = 0.06, 0.07, 0.14  # inches: half a marker, and the letters of its label
 _LIFTED: dict[str, Any] = {"color": "#c44e00", "linewidth": 1.4}
 
@@ -38,9 +42,7 @@ def draw_concealers(found: ConcealerResults, path: str | Path, title: str = "") 
     for number, (attack, points) in enumerate(curves.items()):
         colour = shades(len(curves), lightest=0.6)[number]
         looks: dict[str, Any] = {"color": colour, "marker": MARKERS[number % len(MARKERS)]}
-        label = f"{attack}, then inverted"
-        if attack.startswith(TRAINED["unet"]):
-            label = _ARCHITECTURES.get(attack, f"fresh inverter{attack.removeprefix(TRAINED['unet'])}")
+        label = _FRESH.get(attack, f"{attack}, then inverted")
         panel.plot([x for _, x, _ in points], [y for _, _, y in points], label=label, linewidth=1.4, **looks)
         named += [(row, x, y, colour) for row, x, y in points if row.strength is not None or number == 0]
     for floor in found.floors:

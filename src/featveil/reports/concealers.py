@@ -14,7 +14,10 @@ from featveil.reports.ninjadesc import SAID, SOSNET, SSIM
 from featveil.reports.patches import TASKS, PatchRow, percent, summarize_patches
 from featveil.reports.tables import MatchingRow, summarize_matching
 
-TRAINED = {"unet": "direct", "uresnet": "direct (uresnet)"}  # inverters of an architecture, as inversion names them
+TRAINED = {  # inverters of an architecture, as inversion names them
+    "unet": ("direct", "direct (standardised)"),
+    "uresnet": ("direct (uresnet)", "direct (uresnet, standardised)"),
+}
 _UNPAPERED = "sift"  # whose numbers stand beside those of a kind that the paper has not
 _AT = 3  # pixels
 
@@ -39,10 +42,17 @@ class ConcealerRow:
         return "raw" if self.strength is None else f"lambda {self.strength:g} ({self.scheme[-8:]})"
 
     def inverted(self, attack: str) -> InversionRow | None:
-        """The row of one attempt; of raw descriptors without an inverter of their own, what the usual one reads."""
-        found = {row.attack: row for row in self.inversions}
-        usual = found.get(READ) if self.strength is None and attack == TRAINED["unet"] else None
-        return found.get(attack, usual)
+        """The row of one attempt."""
+        return next((row for row in self.inversions if row.attack == attack), None)
+
+    def fresh(self, architecture: str) -> InversionRow | None:
+        """Of inverters of an architecture that were trained on these descriptors, the one that sees most.
+
+        Of raw descriptors without one, what the usual inverter reads.
+        """
+        tried = [row for row in map(self.inverted, TRAINED[architecture]) if row is not None]
+        usual = self.inverted(READ) if self.strength is None and architecture == "unet" else None
+        return max(tried, key=lambda row: row.ssim, default=usual)
 
 
 @dataclass(frozen=True)
@@ -177,7 +187,7 @@ def _figures(row: InversionRow) -> tuple[str, ...]:
 
 
 def _beside(found: ConcealerResults, kind: str) -> str:
-    """MAE, SSIM and PSNR of both architectures, ours and theirs of SOSNet; and SSIM of their base descriptor."""
+    """MAE, SSIM and PSNR of both architectures, our best and theirs of SOSNet; and SSIM of their base descriptor."""
     theirs = kind if kind in SSIM else _UNPAPERED
     headings = ["descriptors", "SSIM above blank", f"their {theirs} SSIM"]
     for architecture in TRAINED:
@@ -189,8 +199,8 @@ def _beside(found: ConcealerResults, kind: str) -> str:
         known = SSIM[theirs].get(row.strength)
         above = "-" if floor is None or row.seen is None else f"{row.seen.ssim - floor:+.3f}"
         cells = [row.name, above, "-" if known is None else f"{known:.3f}"]
-        for architecture, attack in TRAINED.items():
-            ours, paper = row.inverted(attack), SOSNET[architecture].get(row.strength)
+        for architecture in TRAINED:
+            ours, paper = row.fresh(architecture), SOSNET[architecture].get(row.strength)
             cells += _three(None if ours is None else (ours.mae, ours.ssim, ours.psnr)) + _three(paper)
         lines.append(tuple(cells))
     return _table(headings, lines, 1)
