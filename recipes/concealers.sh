@@ -1,8 +1,8 @@
 #!/bin/sh
 # Trains the concealers that docs/claims.md measures, and inverters to measure them with: recipes/concealers.sh PHOTOS OUT [HARDTFEAT.pth]
 # PHOTOS is that of builtin-inverter.sh. Some three hours on one core, and two more for HardTFeat, whose weights are a file of the user's.
-# The inverters begin with nothing, as in the paper, and all take the same 1,800 steps, those of raw descriptors too. A stopped training
-# goes on when this is run again.
+# The inverters begin with nothing, as in the paper, and all take the same 1,800 steps, those of raw descriptors too. They read columns at
+# mean 0 and spread 1 (standardised), or descriptors as they are sent. A stopped training goes on when this is run again.
 set -eu
 
 concealers() {
@@ -25,12 +25,16 @@ mkdir -p "$out"
 
 concealers samples --start built-in --lambdas 0.1,1,2.5,25
 inverter samples raw-unet
+inverter samples raw-unet-standardised --standardise
 for strength in 0.1 1 2.5 25; do
-  inverter samples concealed-$strength-unet --defense concealer --concealer "$out/sift-$strength.safetensors"
+  network="$out/sift-$strength.safetensors"
+  inverter samples concealed-$strength-unet --as-sent --defense concealer --concealer "$network"
+  inverter samples concealed-$strength-unet-standardised --standardise --defense concealer --concealer "$network"
 done
 inverter samples raw-uresnet --architecture uresnet
 for strength in 1 2.5; do
-  inverter samples concealed-$strength-uresnet --architecture uresnet --defense concealer --concealer "$out/sift-$strength.safetensors"
+  network="$out/sift-$strength.safetensors"
+  inverter samples concealed-$strength-uresnet --architecture uresnet --as-sent --defense concealer --concealer "$network"
 done
 
 [ $# -gt 2 ] || exit 0
@@ -39,10 +43,10 @@ hardtfeat() {
 }
 
 weights=$3
-concealers samples-hardtfeat --extractor hardtfeat --weights "$weights" --lambdas 0.1,2.5
+concealers samples-hardtfeat --extractor hardtfeat --weights "$weights" --second-order 0.25 --lambdas 0.1,1,2.5
 hardtfeat hardtfeat-raw
 hardtfeat hardtfeat-raw-standardised --standardise
-hardtfeat hardtfeat-concealed-2.5 --defense concealer --concealer "$out/hardtfeat-2.5.safetensors"
-for strength in 0.1 2.5; do
+hardtfeat hardtfeat-concealed-2.5 --as-sent --defense concealer --concealer "$out/hardtfeat-2.5.safetensors"
+for strength in 0.1 1 2.5; do
   hardtfeat hardtfeat-concealed-$strength-standardised --standardise --defense concealer --concealer "$out/hardtfeat-$strength.safetensors"
 done

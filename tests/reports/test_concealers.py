@@ -153,7 +153,7 @@ def test_a_lambda_and_a_kind_that_they_have_not() -> None:
         for one in own
     ]
     text = concealer_markdown([one for one in other if one.task != "patches" or one.scheme != ONE])
-    assert "their sift SSIM" in text and "# Concealers of hardtfeat" in text
+    assert "their hardnet SSIM" in text and "# Concealers of hardtfeat" in text  # whose loss HardTFeat has
     assert "| lambda 7 (11111111) | +0.250 | - | 0.500 | 0.500 | 10.00 | - | - | - |" in text
     assert "| lambda 7 (11111111) | - | - | - | - | - | - | 22.5 |" in text
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from featveil.core.records import Record
     from featveil.reports.concealers import ConcealerResults
 
+_SHOWN = ("descriptors", "mean mAP", "to raw", "right@3", "SSIM seen", "by")
+
 
 def concealers(
     files: Annotated[list[Path], typer.Argument(help="Network files, as featveil train concealer writes them.")],
@@ -127,7 +129,7 @@ def _narrow(found: "ConcealerResults") -> "Table":
     from featveil.reports.concealers import concealer_cells
 
     headings, lines = concealer_cells(found)
-    kept = [place for place, name in enumerate(headings) if name not in ("verification", "matching", "retrieval")]
+    kept = [place for place, name in enumerate(headings) if name in _SHOWN]
     text = table(*(headings[place] for place in kept), rows=[tuple(line[place] for place in kept) for line in lines])
     text.columns[-1].justify = "left"
     return text

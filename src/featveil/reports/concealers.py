@@ -18,7 +18,7 @@ TRAINED = {  # inverters of an architecture, as inversion names them
     "unet": ("direct", "direct (standardised)"),
     "uresnet": ("direct (uresnet)", "direct (uresnet, standardised)"),
 }
-_UNPAPERED = "sift"  # whose numbers stand beside those of a kind that the paper has not
+_ALIKE = {"hardtfeat": "hardnet"}  # whose numbers stand beside those of a kind that the paper has not; else sift's
 _AT = 3  # pixels
 
 
@@ -188,7 +188,7 @@ def _figures(row: InversionRow) -> tuple[str, ...]:
 
 def _beside(found: ConcealerResults, kind: str) -> str:
     """MAE, SSIM and PSNR of both architectures, our best and theirs of SOSNet; and SSIM of their base descriptor."""
-    theirs = kind if kind in SSIM else _UNPAPERED
+    theirs = kind if kind in SSIM else _ALIKE.get(kind, "sift")
     headings = ["descriptors", "SSIM above blank", f"their {theirs} SSIM"]
     for architecture in TRAINED:
         headings += [f"{architecture} {name}" for name in ("MAE", "SSIM", "PSNR")]
