@@ -155,7 +155,7 @@ def test_mistakes(refused: Any, raw: Path, private: Path, image: Path, shifted: 
     assert "knows the truth" in refused("invert", private, *out, "--attack", "oracle")
     assert "word sets" in refused("invert", private, *out, "--attack", "posterior")
     assert "there is no inverter" in refused("invert", raw, *out, "--inverter", tmp_path / "no.onnx")
-    assert "and inverters are .onnx files" in refused("invert", raw, *out, "--inverter", image)
+    assert "(inverters are .onnx files)" in refused("invert", raw, *out, "--inverter", image)
     assert "no" in refused("invert", tmp_path / "no.veil", *out)
 
 

@@ -86,7 +86,7 @@ def load_inverter(path: str | Path) -> Inverter:
     try:
         return _loaded(content)
     except (FormatError, ValueError) as error:  # ValueError: a text that is none
-        hint = "" if path.suffix == ".onnx" else ", and inverters are .onnx files"
+        hint = "" if path.suffix == ".onnx" else " (inverters are .onnx files)"
         raise FormatError(f"{path} is no usable inverter: {error}{hint}") from error
 
 
