@@ -1,6 +1,6 @@
 #!/bin/sh
 # Trains the concealers that docs/claims.md measures, and inverters to measure them with: recipes/concealers.sh PHOTOS OUT [HARDTFEAT.pth]
-# PHOTOS is that of builtin-inverter.sh. Some three hours on one core, and two more for HardTFeat, whose weights are a file of the user's.
+# PHOTOS is that of builtin-inverter.sh. Some four hours on one core, and two to three more for HardTFeat, whose weights are a file of the user's.
 # The inverters begin with nothing, as in the paper, and all take the same 1,800 steps, those of raw descriptors too. They read columns at
 # mean 0 and spread 1 (standardised), or descriptors as they are sent. A stopped training goes on when this is run again.
 set -eu

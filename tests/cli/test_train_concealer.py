@@ -157,3 +157,12 @@ def test_on_a_terminal_every_stage_has_a_bar(
         assert result.exit_code == 0, result.output
     shown = (tmp_path / "terminal.txt").read_text(encoding="utf-8")
     assert all(name in shown for name in ("preparing", "utility", "reconstruction", "lambda 0", "lambda 1"))
+
+
+def test_in_a_log_every_stage_tells_how_far_it_is(
+    run: Run, command: tuple[Any, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("featveil.cli.console._MINUTE", 0.0)
+    lines = run(*command, "--lambdas", "1").stderr.splitlines()
+    for stage in ("utility", "reconstruction", "lambda 1"):
+        assert any(line.startswith(f"{stage}: step 1 of ") and ", reconstruction " in line for line in lines)

@@ -186,12 +186,17 @@ def test_linked_folders_are_entered_once(tmp_path: Path) -> None:
     for folder in (photos, elsewhere):
         folder.mkdir()
         (folder / "a.png").write_bytes(b"")
-    for name, target in (("linked", elsewhere), ("again", elsewhere), ("round", photos)):
+    (photos / "within").mkdir()
+    (photos / "within" / "b.png").write_bytes(b"")
+    links = (("linked", elsewhere), ("again", elsewhere), ("round", photos), ("a", photos / "within"))
+    for name, target in links:
         try:
             (photos / name).symlink_to(target, target_is_directory=True)
         except OSError:
             pytest.skip("this system makes no links")
-    assert [path.relative_to(photos).as_posix() for path in image_files(photos)] == ["a.png", "again/a.png"]
+    assert [path.relative_to(photos).as_posix() for path in image_files(photos)] == [
+        *("a.png", "again/a.png", "within/b.png")  # what is there keeps its name
+    ]
 
 
 def test_image_files_needs_images(tmp_path: Path) -> None:

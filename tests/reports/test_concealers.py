@@ -93,6 +93,7 @@ def test_what_an_inverter_of_raw_descriptors_reads_is_not_that_of_a_fresh_one() 
 
 def test_the_fresh_inverter_that_sees_most_counts() -> None:
     standard = [seen("identity", "direct (standardised)", 0.6), seen(ONE, "direct (standardised)", 0.58)]
+    standard.append(seen(TWO, "direct (standardised)", 0.3))
     raw, one, two = summarize_concealers([*RECORDS, *standard]).rows
     found = [row.fresh("unet") for row in (raw, one, two)]
     assert [row and (row.attack, row.ssim) for row in found] == [

@@ -67,8 +67,32 @@ def test_records_tables_and_pictures(command: tuple[Any, ...], tmp_path: Path) -
     assert len(read_records(out / "records.jsonl")) == 14
     assert "seed 0, not 1" in refused(*command, "--seed", 1)
     assert "geometry positions, not full" in refused(*command, "--geometry", "full")
-    assert "contrast_threshold None, not 0.01" in refused(*command, "--contrast-threshold", 0.01)
+    assert "contrast_threshold 0.04, not 0.01" in refused(*command, "--contrast-threshold", 0.01)
     assert "sub-hybrid-9:mean was not measured" in refused(*command, "--grid", 1, "--grid-columns", "sub-hybrid-9:mean")
+
+
+def test_more_keypoints_may_be_attacked(command: tuple[Any, ...], tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    counts = []
+    for threshold in ("0.04", "0.001"):
+        out, few = tmp_path / threshold, ("--dimensions", "none", "--epsilons", "none", "--max-features", 5000)
+        result = invoke(*command, *few, "--out", out, "--contrast-threshold", threshold)
+        assert result.exit_code == 0, result.output
+        counts.append(sum(record.count for record in read_records(out / "records.jsonl")))
+    assert counts[0] < counts[1]
+    assert "contrast_threshold must be a number" in refused(*command, "--contrast-threshold=-1")
+
+
+def test_records_from_before_there_was_a_threshold_are_gone_on_with(command: tuple[Any, ...], tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    assert invoke(*command).exit_code == 0
+    path = tmp_path / "new" / "out" / "records.jsonl"
+    text = path.read_text(encoding="utf-8")
+    before = text.replace(',"contrast_threshold":0.04', "")
+    assert len(before) < len(text)
+    path.write_text(before, encoding="utf-8")
+    assert invoke(*command).exit_code == 0 and path.read_text(encoding="utf-8") == before
+    assert "contrast_threshold 0.04, not 0.01" in refused(*command, "--contrast-threshold", 0.01)
 
 
 def test_lifting_may_be_left_out(command: tuple[Any, ...]) -> None:

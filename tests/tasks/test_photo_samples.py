@@ -184,7 +184,7 @@ def test_what_a_killed_process_left_is_cleared_away(cache: Path, photos: Path, t
         (Recipe("sift", 2, 60), "made with crops 3, not 2"),
         (Recipe("sift", 3, 61), "made with max_features 60, not 61"),
         (Recipe("sift", 3, 60, 1), "made with seed 0, not 1"),
-        (Recipe("sift", 3, 60, contrast_threshold=0.01), "made with contrast_threshold None, not 0.01"),
+        (Recipe("sift", 3, 60, contrast_threshold=0.01), "made with contrast_threshold 0.04, not 0.01"),
     ],
 )
 def test_a_cache_of_another_recipe_is_refused(cache: Path, photos: Path, recipe: Recipe, told: str) -> None:
@@ -301,11 +301,15 @@ def test_a_cache_from_before_there_were_weights_is_still_good(cache: Path, photo
 
 
 def test_a_cache_of_more_keypoints_is_told_from_a_usual_one(photos: Path, tmp_path: Path) -> None:
-    dense = Recipe("sift", 1, 400, contrast_threshold=0.01)
+    dense = Recipe("sift", 1, 5000, contrast_threshold=0.01)
     make_pieces(photos, tmp_path / "dense", dense)
     make_pieces(photos, tmp_path / "dense", dense)
-    with pytest.raises(InputError, match=r"made with contrast_threshold 0.01, not None"):
-        make_pieces(photos, tmp_path / "dense", Recipe("sift", 1, 400))
+    make_pieces(photos, tmp_path / "usual", Recipe("sift", 1, 5000))
+    found = [Pieces(tmp_path / name, "sift", "training") for name in ("dense", "usual")]
+    more, usual = (sum(len(pieces[place].features) for place in range(len(pieces))) for pieces in found)
+    assert more > usual
+    with pytest.raises(InputError, match=r"made with contrast_threshold 0.01, not 0.04"):
+        make_pieces(photos, tmp_path / "dense", Recipe("sift", 1, 5000))
 
 
 @pytest.mark.parametrize("given", [{"crops": 0}, {"max_features": 7}, {"crops": 1.5}, {"seed": -1}])

@@ -1,5 +1,6 @@
 """Command line -> one public function: one file per verb. Heavy imports wait until a command runs."""
 
+import sys
 from typing import Annotated, Any
 
 import typer
@@ -24,7 +25,7 @@ from featveil.cli import (
     train_concealer,
 )
 from featveil.cli import map as mapping
-from featveil.cli.console import complain, drop_stdout, show_warnings
+from featveil.cli.console import complain, drop, show_warnings
 from featveil.core.errors import FeatveilError
 
 # Click's UsageError; newer versions of typer carry their own copy of click, so it cannot be imported by name.
@@ -51,7 +52,7 @@ class Commands(TyperGroup):
             complain("stopped", "nothing was left half-written")
             raise typer.Exit(130) from None
         except BrokenPipeError:
-            drop_stdout()  # the reader (`| head`) has left
+            drop(sys.stdout)  # the reader (`| head`) has left
             raise typer.Exit(1) from None
 
 

@@ -2,12 +2,13 @@
 
 import json
 import logging
+import math
 import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Annotated, Any
+from contextlib import contextmanager, suppress
+from typing import IO, Annotated, Any
 
 import typer
 from rich.console import Console, RenderableType
@@ -37,13 +38,13 @@ def show(result: dict[str, Any], as_json: bool, text: RenderableType) -> None:
     except BrokenPipeError:
         raise
     except OSError as error:
-        drop_stdout()
+        drop(sys.stdout)
         raise InputError(f"cannot write to the standard output: {error.strerror}") from error
 
 
-def drop_stdout() -> None:
+def drop(stream: IO[str]) -> None:
     """Send what is still unwritten nowhere; Python would complain about it again at its end."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def complain(level: str, message: object) -> None:
@@ -113,13 +114,23 @@ def bar_on_stderr(*columns: ProgressColumn) -> Progress:
 
 
 def minute_lines() -> Callable[[Callable[[], str]], None]:
-    """A function that prints what its argument makes, once a minute at most, where stderr is no terminal."""
+    """A function that prints what its argument makes, once a minute at most, where stderr is no terminal.
+
+    A log that cannot be written does not end the work: its disk may be full, its reader gone.
+    """
     last = time.monotonic()
 
     def tell(line: Callable[[], str]) -> None:
         nonlocal last
-        if not stderr.is_terminal and time.monotonic() - last >= _MINUTE:
-            last = time.monotonic()
-            stderr.print(printable(line()), markup=False, highlight=False)
+        if stderr.is_terminal or time.monotonic() - last < _MINUTE:
+            return
+        last = time.monotonic()
+        try:
+            sys.stderr.write(f"{printable(line())}\n")
+            sys.stderr.flush()
+        except (OSError, ValueError):  # ValueError: it is closed
+            last = math.inf
+            with suppress(OSError, ValueError):
+                drop(sys.stderr)
 
     return tell

@@ -189,7 +189,8 @@ def losses() -> "Iterator[Callable[[Trained], None]]":
         def update(now: "Trained") -> None:
             best = max(now.best, 0.0)
             bar.update(task, completed=now.spent, visible=True, step=now.step, loss=now.loss, best=best)
-            tell(lambda: f"{now.spent:.0%}: step {now.step:,}, loss {now.loss:.3f}, validation SSIM {best:.3f}")
+            seen = f", validation SSIM {best:.3f}" if best else ""
+            tell(lambda: f"{now.spent:.0%}: step {now.step:,}, loss {now.loss:.3f}{seen}")
 
         yield update
 

@@ -64,15 +64,19 @@ def check_image(image: object) -> Image:
 
 
 def _walk(folder: Path) -> Iterator[Path]:
+    """All files under a folder: those that are in it, then those that it links to under other names."""
     entered: set[Path] = set()
-    for place, folders, files in os.walk(folder, followlinks=True):
-        here = Path(place)
-        if (real := here.resolve()) in entered:
-            folders.clear()
-            continue
-        entered.add(real)
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        yield from (here / name for name in files if not name.startswith("."))
+    waiting = [folder]
+    while waiting:
+        for place, folders, files in os.walk(waiting.pop(0)):
+            here = Path(place)
+            if (real := here.resolve()) in entered:
+                folders.clear()
+                continue
+            entered.add(real)
+            folders[:] = sorted(name for name in folders if not name.startswith("."))
+            waiting += [here / name for name in folders if (here / name).is_symlink()]
+            yield from (here / name for name in files if not name.startswith("."))
 
 
 def _read_bytes(path: Path) -> Image:

@@ -16,6 +16,7 @@ from featveil.core.files import replacing
 _LARGEST = 2**33
 _MOMENTS = {"step", "exp_avg", "exp_avg_sq"}
 _LONGEST = 80  # of a value in a message
+_OPTIONS = {"standardised": " (--standardise, or --as-sent)"}  # where the name of a setting does not tell
 
 
 def save_checkpoint(path: Path, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
@@ -82,7 +83,10 @@ def check_same(
         if isinstance(value, dict) and isinstance(found, dict):
             check_same(path, found, value, f"{within}{name}.", advice)
         elif found != value:
-            raise InputError(f"{path} was made with {within}{name} {_short(found)}, not {_short(value)}: {advice}")
+            option = _OPTIONS.get(name, "")
+            raise InputError(
+                f"{path} was made with {within}{name} {_short(found)}, not {_short(value)}{option}: {advice}"
+            )
 
 
 def _short(value: object) -> str:

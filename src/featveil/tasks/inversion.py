@@ -15,6 +15,7 @@ import numpy as np
 from featveil.attacks import Guess, attack
 from featveil.core.files import make_folder, replacing
 from featveil.core.records import Parameter, Record
+from featveil.extractors import CONTRAST
 from featveil.metrics import Truth, guess_distances
 from featveil.metrics.reconstruction import METRIC, UNIT, compare
 from featveil.tasks.generators import image_generator
@@ -56,7 +57,7 @@ def run_resumable(study: Study, folder: Path, report: Report = lambda done, tota
         _key(photograph, scheme, attempt): _stated(photograph, scheme, attempt)
         for photograph, scheme, attempt in study.wanted()
     }
-    plan = Plan(TASK, _KEY, shared, wanted)
+    plan = Plan(TASK, _KEY, shared, wanted, usual={"contrast_threshold": CONTRAST})
     return resume(folder / "records.jsonl", plan, lambda done: run(study, folder / "pictures", done), report)
 
 

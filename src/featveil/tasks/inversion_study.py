@@ -11,7 +11,7 @@ from featveil.core import ConcealingNetwork, InputError, Points, PrivateFeatures
 from featveil.core.records import Parameter
 from featveil.databases import Database
 from featveil.defenses import Identity
-from featveil.extractors import CONTRAST
+from featveil.extractors import CONTRAST, Sift
 from featveil.tasks import attacks, matching
 from featveil.tasks.file_attacks import scheme_name
 from featveil.tasks.inversion_photos import ALL, Photograph
@@ -40,6 +40,7 @@ class Settings(matching.Settings):
         super().__post_init__()
         if self.geometry not in GEOMETRIES:
             raise InputError(f"geometry must be one of {', '.join(GEOMETRIES)}, got {self.geometry!r:.40}")
+        Sift(contrast_threshold=self.contrast_threshold)  # which checks it
 
     def shared(self) -> dict[str, Parameter]:
         """These settings but the seed, as every record states them."""
@@ -48,7 +49,7 @@ class Settings(matching.Settings):
             "max_features": self.max_features,
             "geometry": self.geometry,
             "part": self.part,
-            "contrast_threshold": None if self.contrast_threshold == CONTRAST else self.contrast_threshold,
+            "contrast_threshold": self.contrast_threshold,
         }
 
 

@@ -316,9 +316,10 @@ def _made_before(cache: Path, recipe: Recipe, images: Path, files: Sequence[Path
         stored = dict(json.loads((cache / _RECIPE).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as error:
         raise InputError(f"{cache / _RECIPE} is damaged: delete the folder {cache}") from error
-    told = _told(recipe, images, files)
-    for name in {**told, **stored}:
-        if stored.get(name) == (value := told.get(name)):
+    usual = {"contrast_threshold": CONTRAST}
+    stored, told = usual | stored, usual | _told(recipe, images, files)
+    for name, value in told.items():
+        if stored.get(name) == value:
             continue
         if name == "photographs":
             raise InputError(f"{cache} was made of other photographs than {images} holds: name another --cache")

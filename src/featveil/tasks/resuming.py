@@ -1,7 +1,7 @@
 """A file of records that a task fills: what it holds is not measured again, and other settings do not mix in."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 
@@ -21,13 +21,15 @@ class Plan:
     """The records that a run of `task` shall give, by key, and the parameters that each must have.
 
     `names` are the parameters (or "dataset", "seed", "scheme", "attack") whose values make the key. `shared` is what
-    every record of the file has, wanted or not: settings, and dataset and seed where there is one.
+    every record of the file has, wanted or not: settings, and dataset and seed where there is one. `usual` is what
+    records have that do not say it, because it could not be chosen when they were made.
     """
 
     task: str
     names: tuple[str, ...]
     shared: Mapping[str, Parameter]
     wanted: Mapping[Key, Mapping[str, Parameter]]
+    usual: Mapping[str, Parameter] = field(default_factory=dict)
 
     def key(self, record: Record) -> Key:
         """Which of the wanted records this one is."""
@@ -45,7 +47,8 @@ def resume(path: str | Path, plan: Plan, measure: Measure, report: Report) -> li
     path = Path(path)
     stored = {plan.key(record): record for record in _stored(path, plan.task)}
     for key, record in stored.items():
-        _check_same(record, {**plan.shared, **plan.wanted.get(key, {})}, path)
+        stated = {**plan.usual, "dataset": record.dataset, "seed": record.seed, **record.parameters}
+        _check_same(stated, {**plan.shared, **plan.wanted.get(key, {})}, path)
     have = {key: stored[key] for key in plan.wanted if key in stored}
     report(len(have), len(plan.wanted))
     for record in measure(frozenset(have)):
@@ -79,8 +82,7 @@ def _stored(path: Path, task: str) -> list[Record]:
     return found
 
 
-def _check_same(record: Record, now: Mapping[str, Parameter], path: Path) -> None:
-    stored = {"dataset": record.dataset, "seed": record.seed, **record.parameters}
+def _check_same(stored: Mapping[str, Parameter], now: Mapping[str, Parameter], path: Path) -> None:
     for name, value in now.items():
         if stored.get(name) != value:
             raise InputError(

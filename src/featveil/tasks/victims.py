@@ -112,7 +112,7 @@ def descriptors_of(files: Sequence[Path], kind: str, report: Report = lambda don
 
 
 def check_apart(first: Path, second: Path, harm: str) -> None:
-    """Raise InputError when two folders share a photograph, or one is in the other; `harm` says what that does."""
+    """Raise InputError when two folders share a file, if only by a link, or one is in the other; `harm` says why."""
     if not (first.is_dir() and second.is_dir()):
         return
     here, there = first.resolve(), second.resolve()
