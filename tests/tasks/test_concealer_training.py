@@ -26,7 +26,8 @@ from featveil.tasks.concealer_training import (  # noqa: E402
     describe_tracks,
     train_concealer,
 )
-from featveil.tasks.photo_samples import Pieces, Recipe, make_pieces  # noqa: E402
+from featveil.tasks.photo_pieces import Pieces  # noqa: E402
+from featveil.tasks.photo_samples import Recipe, make_pieces  # noqa: E402
 from patch_sets import write_patches  # noqa: E402
 from photographs import write_photographs  # noqa: E402
 from small_concealers import SMALL  # noqa: E402

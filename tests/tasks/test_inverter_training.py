@@ -26,7 +26,8 @@ from featveil.tasks.inverter_training import (  # noqa: E402
     score,
     train_inverter,
 )
-from featveil.tasks.photo_samples import Pieces, Recipe, make_pieces  # noqa: E402
+from featveil.tasks.photo_pieces import Pieces  # noqa: E402
+from featveil.tasks.photo_samples import Recipe, make_pieces  # noqa: E402
 from networks import random_network  # noqa: E402
 from perceptual_weights import write_vgg16  # noqa: E402
 from photographs import write_photographs  # noqa: E402

@@ -17,7 +17,8 @@ from featveil.core import InputError
 from featveil.core.files import locked
 from featveil.extractors import extract, read_image
 from featveil.tasks import photo_samples
-from featveil.tasks.photo_samples import Pieces, Recipe, check_photographs, make_pieces, middle, part_of, warn_of_few
+from featveil.tasks.photo_pieces import Pieces
+from featveil.tasks.photo_samples import Recipe, check_photographs, make_pieces, middle, part_of, warn_of_few
 from interruptions import Watched
 from photographs import photograph, write_photographs
 

@@ -26,7 +26,8 @@ from featveil.learning.encodings import Encoding, Geometry, cells
 from featveil.metrics.patches import false_positive_rate
 from featveil.tasks.generators import check_seed
 from featveil.tasks.inverter_training import begin_with
-from featveil.tasks.photo_samples import Pieces, Recipe, make_pieces, warn_of_few
+from featveil.tasks.photo_pieces import Pieces
+from featveil.tasks.photo_samples import Recipe, make_pieces, warn_of_few
 from featveil.tasks.resuming import Report
 
 if TYPE_CHECKING:

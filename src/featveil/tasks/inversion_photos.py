@@ -10,7 +10,8 @@ from typing import get_args
 from featveil.core import Features, FeatveilError, InputError
 from featveil.extractors import CONTRAST, extract, image_files, read_image
 from featveil.extractors.images import Image
-from featveil.tasks.photo_samples import Part, middle, part_of
+from featveil.tasks.photo_pieces import Part
+from featveil.tasks.photo_samples import middle, part_of
 from featveil.tasks.resuming import Report
 from featveil.tasks.victims import evenly
 

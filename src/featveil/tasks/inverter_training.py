@@ -22,7 +22,8 @@ from featveil.learning import require_torch
 from featveil.learning.encodings import Geometry
 from featveil.metrics.reconstruction import Reconstruction, compare
 from featveil.tasks.generators import generator
-from featveil.tasks.photo_samples import Part, Piece, Pieces, Recipe, check_photographs, make_pieces, warn_of_few
+from featveil.tasks.photo_pieces import Part, Piece, Pieces
+from featveil.tasks.photo_samples import Recipe, check_photographs, make_pieces, warn_of_few
 from featveil.tasks.resuming import Report
 
 if TYPE_CHECKING:

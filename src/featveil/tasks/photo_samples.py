@@ -1,6 +1,4 @@
-"""Square pieces of photographs and their features, kept once extracted in files that are mapped into memory.
-
-The pieces are pixels of the photographs: nobody but their owner may read the folder.
+"""Photographs -> square pieces with their features, extracted once and kept in files (photo_pieces.py).
 
 Each photograph is for training, validation or test by the digest of its file, so that it is on the same side in every
 study, whatever else the folder holds. Training takes several pieces of a photograph, the others its middle.
@@ -11,29 +9,25 @@ import json
 import logging
 import os
 import shutil
-import tempfile
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 
-from featveil.core import Features, InputError, Keypoints, Points
+from featveil.core import InputError
 from featveil.core.files import locked, make_folder, replacing
 from featveil.extractors import CONTRAST, Extractor, image_files, make_extractor, read_image
 from featveil.extractors.images import Image
 from featveil.tasks.generators import check_seed, generator
+from featveil.tasks.photo_pieces import SIDE, Part, Piece, Pieces, write_shard
 from featveil.tasks.resuming import Report
 
-Part = Literal["training", "validation", "test"]
-
-SIDE = 256
 _RECIPE = "recipe.json"
 _SHARD = 48  # photographs
 _SMALLEST = 64  # pixels of the short side
@@ -77,45 +71,6 @@ class Recipe:
         if self.contrast_threshold == CONTRAST:
             del told["contrast_threshold"]
         return told
-
-
-@dataclass(frozen=True, eq=False)
-class Piece:
-    """A picture (256, 256, 3) and its features."""
-
-    image: Image
-    features: Features
-
-
-class Pieces:
-    """All pieces of one part, read when asked for. Raises InputError for a folder that is damaged."""
-
-    def __init__(self, folder: Path, kind: str, part: Part) -> None:
-        self.kind = kind
-        self._shards = [_Shard(path) for path in sorted(folder.glob("shard-*"))]
-        self._places = [
-            (shard, row) for shard in self._shards for row in range(len(shard.images)) if shard.parts[row] == part
-        ]
-
-    def __len__(self) -> int:
-        return len(self._places)
-
-    def __getitem__(self, place: int) -> Piece:
-        shard, row = self._places[place]
-        start, end = shard.starts[row], shard.starts[row + 1]
-        table = np.array(shard.keypoints[start:end])
-        keypoints = Keypoints(table[:, :2], table[:, 2], table[:, 3], table[:, 4])
-        values = np.array(shard.descriptors[start:end], np.float32)
-        return Piece(np.array(shard.images[row]), Features(Points(values), self.kind, keypoints, (SIDE, SIDE)))
-
-    def digest(self) -> str:
-        """Of the names of all pieces and the numbers of their features: other photographs have another one."""
-        told = [[shard.names[row], int(shard.starts[row + 1] - shard.starts[row])] for shard, row in self._places]
-        return hashlib.sha256(json.dumps(told).encode()).hexdigest()
-
-    def names(self) -> list[str]:
-        """The photographs of this part."""
-        return sorted({shard.names[row] for shard, row in self._places})
 
 
 def make_pieces(images: Path, cache: Path, recipe: Recipe, report: Report = lambda done, total: None) -> None:
@@ -216,22 +171,6 @@ def _cut_all(image: Image, count: int, rng: np.random.Generator) -> list[Image]:
     return made
 
 
-class _Shard:
-    def __init__(self, folder: Path) -> None:
-        names = ("images", "starts", "keypoints", "descriptors")
-        try:
-            arrays = [np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False) for name in names]
-            told = json.loads((folder / "pieces.json").read_text(encoding="utf-8"))
-            self.parts, self.names = list(told["parts"]), list(told["names"])
-        except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
-            raise InputError(f"{folder} is damaged: delete it, and it is made again") from error
-        self.images, self.starts, self.keypoints, self.descriptors = arrays
-        ends = int(self.starts[-1]) if self.starts.size else -1
-        lengths = {len(self.images), len(self.starts) - 1, len(self.parts), len(self.names)}
-        if len(lengths) != 1 or {len(self.keypoints), len(self.descriptors)} != {ends}:
-            raise InputError(f"{folder} is damaged: delete it, and it is made again")
-
-
 def _missing(cache: Path, shards: Sequence[Sequence[Path]]) -> list[int]:
     return [number for number in range(len(shards)) if not _shard(cache, number).is_dir()]
 
@@ -265,42 +204,12 @@ def _make_shard(
         pieces += kept
         parts += [part] * len(kept)
         names += [name] * len(kept)
-    _write_shard(_shard(cache, number), pieces, {"parts": parts, "names": names})
+    write_shard(_shard(cache, number), pieces, {"parts": parts, "names": names})
     return notes
 
 
 def _piece(square: Image, extractor: Extractor) -> Piece:
     return Piece(square, extractor.extract(square))
-
-
-def _write_shard(target: Path, pieces: Sequence[Piece], told: dict[str, Any]) -> None:
-    temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
-    try:
-        counts = [len(piece.features) for piece in pieces]
-        size = pieces[0].features.descriptors.size if pieces else 1
-        empty = np.empty((0, SIDE, SIDE, 3), np.uint8)
-        np.save(temporary / "images.npy", np.stack([piece.image for piece in pieces]) if pieces else empty)
-        np.save(temporary / "starts.npy", np.concatenate([[0], np.cumsum(counts)]).astype(np.int64))
-        np.save(temporary / "keypoints.npy", _joined([_table(piece.features) for piece in pieces], 5))
-        values = [piece.features.descriptors.values for piece in pieces]
-        np.save(temporary / "descriptors.npy", _joined(values, size).astype(np.float16))
-        (temporary / "pieces.json").write_text(json.dumps(told), encoding="utf-8")
-        temporary.replace(target)
-    except OSError as error:
-        raise InputError(f"cannot write {target}: {error.strerror or error}") from error
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-
-
-def _joined(parts: list[Any], columns: int) -> NDArray[Any]:
-    return np.concatenate(parts) if parts else np.empty((0, columns), np.float32)
-
-
-def _table(features: Features) -> NDArray[np.float32]:
-    keypoints = features.keypoints
-    assert keypoints is not None and keypoints.scale is not None
-    assert keypoints.orientation is not None and keypoints.response is not None
-    return np.column_stack([keypoints.xy, keypoints.scale, keypoints.orientation, keypoints.response])
 
 
 def _told(recipe: Recipe, images: Path, files: Sequence[Path]) -> dict[str, Any]:
