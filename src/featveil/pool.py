@@ -8,7 +8,7 @@ twice, a photograph whose descriptors hide others is never released, and one tha
 import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -17,10 +17,10 @@ import numpy as np
 
 from featveil.core.arrays import Float32, Integers, floats
 from featveil.core.entropy import Randomness
-from featveil.core.errors import FeatveilError, FormatError, InputError, PrivacyError
+from featveil.core.errors import FormatError, InputError, PrivacyError
 from featveil.core.features import check_kind
-from featveil.core.files import check_folder
 from featveil.core.keyed import SECRET_BYTES, KeyedDraws, tags_of
+from featveil.core.sqlite_files import SqliteFile
 
 # Which of the free descriptors (s, d) hide each of some points (n, d): `count` different rows for each, (n, count).
 Choose = Callable[[Float32, Float32, int], Integers]
@@ -37,8 +37,9 @@ _NOBODY = b""  # owns what was released itself
 # Photographs are the same one from this share of descriptors in common on, of those that have fewer: flat patches may
 # coincide. How many a release had is not known; of that, some are enough.
 _SAME, _SOME = 0.1, 5
-_DAMAGED = "the pool is damaged: restore a copy from after its last release"
-_BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+_MISSING = "make it with featveil pool create"
+_RESTORE = "restore a copy from after its last release"
+_DAMAGED = f"the pool is damaged: {_RESTORE}"
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,10 @@ class Pool:
     """
 
     def __init__(self, path: str | Path | None, wait: float = 10.0) -> None:
-        self.path, self.wait = None if path is None else Path(path), wait
+        self.path = None if path is None else Path(path)
+        self._file = SqliteFile(
+            Path(path or ":memory:"), "pool", _APPLICATION, _VERSION, _TABLES, _MISSING, _RESTORE, wait
+        )
         self._memory: sqlite3.Connection | None = None
 
     @classmethod
@@ -77,18 +81,11 @@ class Pool:
         Raises InputError when the file exists: what a pool has hidden must not be forgotten.
         """
         pool = cls(path)
-        assert pool.path is not None
-        check_folder(pool.path.parent)
-        try:
-            os.close(os.open(pool.path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-        except FileExistsError as error:
-            raise InputError(f"{path} exists: add photographs to it, or name another file") from error
-        except OSError as error:
-            raise InputError(f"cannot make pool {path}: {error.strerror}") from error
+        pool._file.reserve()
         try:
             pool._fill(kind, os.urandom(SECRET_BYTES), photographs)
         except BaseException:
-            pool.path.unlink(missing_ok=True)
+            pool._file.path.unlink(missing_ok=True)
             raise
         return pool
 
@@ -140,8 +137,7 @@ class Pool:
     def _fill(self, kind: str, secret: bytes, photographs: Iterable[Float32]) -> None:
         check_kind(kind)
         with self._transaction(new=True) as connection:
-            for statement in (*_TABLES, f"PRAGMA application_id = {_APPLICATION}", f"PRAGMA user_version = {_VERSION}"):
-                connection.execute(statement)
+            self._file.fill(connection)
             size = _insert(connection, secret, None, photographs)
             connection.execute("INSERT INTO device VALUES (?, ?, ?)", (kind, size, secret))
 
@@ -153,43 +149,8 @@ class Pool:
                 connection.execute("BEGIN")
                 yield connection
             return
-        assert self.path is not None
-        if not self.path.is_file():
-            raise InputError(f"pool {self.path} does not exist: make it with featveil pool create")
-        try:
-            address = f"{self.path.absolute().as_uri()}?mode=rw"
-            with closing(sqlite3.connect(address, self.wait, isolation_level=None, uri=True)) as connection:
-                connection.execute("PRAGMA trusted_schema = OFF")
-                connection.execute("PRAGMA synchronous = EXTRA")
-                connection.execute("BEGIN IMMEDIATE")
-                if not new:
-                    self._check(connection)
-                yield connection
-                connection.execute("COMMIT")
-        except (sqlite3.Error, OSError) as error:
-            raise self._refusal(error) from error
-
-    def _check(self, connection: sqlite3.Connection) -> None:
-        (application,) = connection.execute("PRAGMA application_id").fetchone()
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        if application != _APPLICATION:
-            raise FormatError(f"{self.path} is not a pool of featveil: name another file")
-        if version != _VERSION:
-            raise FormatError(f"pool {self.path} has version {version}: update featveil")
-        # Anything beside these tables, such as a trigger, could give an entry out twice.
-        schema = connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid").fetchall()
-        if schema != [(statement,) for statement in _TABLES]:
-            raise FormatError(f"pool {self.path} is damaged: restore a copy from after its last release")
-
-    def _refusal(self, error: sqlite3.Error | OSError) -> FeatveilError:
-        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_IOERR) & 0xFF
-        if code in _BUSY:
-            return InputError(f"another process holds pool {self.path}: try again later")
-        if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-            return FormatError(
-                f"pool {self.path} is damaged or no pool at all: restore a copy from after its last release"
-            )
-        return InputError(f"cannot use pool {self.path} ({error}): check its permissions and the disk")
+        with self._file.transaction(new=new) as connection:
+            yield connection
 
 
 def _device(connection: sqlite3.Connection) -> tuple[str, int, bytes]:

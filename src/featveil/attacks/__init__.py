@@ -20,6 +20,7 @@ from featveil.attacks.posterior import Posterior
 from featveil.attacks.read import Read
 from featveil.attacks.relift import Relift
 from featveil.attacks.unconceal import Unconceal, in_two_steps, network_of
+from featveil.attacks.unmix import Unmix
 from featveil.attacks.vertex import Vertex
 from featveil.attacks.word_overlap import WordOverlap
 from featveil.core import Descriptors, InputError, PrivateFeatures, base_kind
@@ -46,6 +47,7 @@ __all__ = [
     "Read",
     "Relift",
     "Unconceal",
+    "Unmix",
     "Vertex",
     "WordOverlap",
     "attack",
@@ -63,6 +65,7 @@ ATTACKS: dict[str, Any] = {
         NearestNeighbour,
         Oracle,
         DatabaseAttack,
+        Unmix,
         Clustering,
         ClosestPair,
         Inlier,

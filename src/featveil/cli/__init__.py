@@ -13,6 +13,7 @@ from featveil.cli import (
     database,
     demo,
     extract,
+    face,
     invert,
     ledger,
     localize,
@@ -97,6 +98,7 @@ app.command()(attack.attack)
 app.command()(invert.invert)
 app.command()(audit.audit)
 app.add_typer(subset.app, name="subset")
+app.add_typer(face.app, name="face")
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(pool.app, name="pool")
 app.add_typer(patches.app, name="patches")

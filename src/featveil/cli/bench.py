@@ -13,6 +13,7 @@ from featveil.cli import (
     assumptions,
     attacks,
     concealer_bench,
+    face_bench,
     inversion,
     localization,
     mapping,
@@ -41,7 +42,7 @@ def matching(
     out: Annotated[Path, typer.Option(help="Folder for records.jsonl, table.md and curve.png.")],
     strategies: Annotated[
         str | None,
-        typer.Option(help="Lifting strategies, separated by commas.", show_default="all but hybrid+"),
+        typer.Option(help="Lifting strategies, separated by commas.", show_default="all without labels"),
     ] = None,
     dimensions: Dimensions = "2,4,8,16",
     max_features: Annotated[int, typer.Option(help="Features to use of each image, the strongest.")] = 2000,
@@ -113,6 +114,7 @@ app.command()(localization.localization)
 app.command()(patch_bench.patches)
 app.command()(concealer_bench.concealers)
 app.command()(runtime.runtime)
+app.add_typer(face_bench.app, name="faces")
 
 
 def _publish(records: "list[Record]", out: Path, json: bool) -> None:

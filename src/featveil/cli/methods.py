@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 Strategy = Annotated[
     str | None,
     typer.Option(
-        help="Lifting: random, adversarial, hybrid, sub-adversarial, sub-hybrid or hybrid+.",
+        help="Lifting: random, adversarial, hybrid, sub-adversarial or sub-hybrid.",
         show_default="sub-hybrid",
     ),
 ]

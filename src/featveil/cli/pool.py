@@ -15,10 +15,15 @@ if TYPE_CHECKING:
     from featveil.core.arrays import Float32
     from featveil.pool import Holdings
 
+_ARRAYS = (".npz", ".npy")
+
 app = typer.Typer(no_args_is_help=True, help="Keep descriptors that only this device has, to hide others among.")
 
 PoolFile = Annotated[Path, typer.Argument(metavar="POOL", help="Pool file: a secret of the device.")]
-Photographs = Annotated[list[Path], typer.Argument(metavar="PHOTOS...", help="Photographs, or folders of them.")]
+Photographs = Annotated[
+    list[Path],
+    typer.Argument(metavar="PHOTOS...", help="Photographs, folders of them, or face descriptors (.npz, .npy)."),
+]
 MostFeatures = Annotated[int, typer.Option(min=1, help="Features to take of each photograph, the strongest.")]
 
 
@@ -26,7 +31,9 @@ MostFeatures = Annotated[int, typer.Option(min=1, help="Features to take of each
 def create(
     pool: PoolFile,
     photographs: Photographs,
-    kind: Annotated[str, typer.Option(help="Descriptor kind: sift or rootsift.")] = "sift",
+    kind: Annotated[
+        str, typer.Option(help="Descriptor kind: sift or rootsift; of face descriptors their own.")
+    ] = "sift",
     max_features: MostFeatures = 2048,
     json: Json = False,
 ) -> None:
@@ -37,7 +44,9 @@ def create(
     from featveil.extractors import EXTRACTORS
     from featveil.pool import Pool
 
-    if kind not in EXTRACTORS:
+    if all(path.suffix.lower() in _ARRAYS for path in photographs):
+        kind = _kind_of_faces(photographs)
+    elif kind not in EXTRACTORS:
         raise InputError(f"unknown descriptor kind {kind!r}: use one of {', '.join(EXTRACTORS)}")
     made = Pool.create(pool, kind, _descriptors(photographs, kind, max_features))
     _show(pool, made.holdings(), json)
@@ -72,6 +81,12 @@ def _descriptors(photographs: list[Path], kind: str, max_features: int) -> "Iter
     from featveil.cli.extract import named_images
     from featveil.extractors import extract
 
+    arrays = [path for path in photographs if path.suffix.lower() in _ARRAYS]
+    if arrays:
+        if len(arrays) < len(photographs):
+            raise InputError("a pool is made of photographs or of face descriptors, not of both")
+        yield from _faces(arrays, kind)
+        return
     files = named_images(photographs)
     with progress("photographs") as report:
         for done, path in enumerate(files.values()):
@@ -84,6 +99,29 @@ def _descriptors(photographs: list[Path], kind: str, max_features: int) -> "Iter
             if len(values):
                 yield values
         report(len(files), len(files))
+
+
+def _kind_of_faces(files: list[Path]) -> str:
+    from featveil.datasets.faces import load_faces
+
+    kinds = {load_faces(path).kind for path in files}
+    if len(kinds) > 1:
+        raise InputError(f"these faces were described by different networks: {', '.join(sorted(kinds))}")
+    return kinds.pop()
+
+
+def _faces(files: list[Path], kind: str) -> "Iterator[Float32]":
+    """Each face by itself, as if it were a photograph."""
+    from featveil.datasets.faces import load_faces
+
+    for path in files:
+        faces = load_faces(path, kind)
+        if faces.kind != kind:
+            raise InputError(f"the pool is for {kind} descriptors, {path} holds {faces.kind}")
+        with progress("faces") as report:
+            for row in range(len(faces)):
+                yield faces.values[row : row + 1]
+                report(row + 1, len(faces))
 
 
 def _show(pool: Path, holdings: "Holdings", json: bool) -> None:

@@ -6,6 +6,7 @@ be replayed or run backwards from its outputs, and the outputs are what we publi
 """
 
 import os
+from abc import ABC, abstractmethod
 from typing import Protocol
 
 import numpy as np
@@ -29,13 +30,17 @@ class Randomness(Protocol):
         ...
 
 
-class SecureRandomness:
-    """Uniform draws from `os.urandom`, without any state that could be recovered."""
+class RandomBytes(ABC):
+    """Uniform draws from a source of uniform bytes."""
+
+    @abstractmethod
+    def take(self, count: int) -> bytes:
+        """The next `count` bytes."""
 
     def random(self, size: tuple[int, ...], /, dtype: type[np.float32] = np.float32) -> Float32:
         """Uniform float32 in [0, 1), on the grid of multiples of 2^-24."""
         count = int(np.prod(size, dtype=np.int64))
-        bits = np.frombuffer(os.urandom(4 * count), dtype=np.uint32) >> np.uint32(8)
+        bits = np.frombuffer(self.take(4 * count), dtype=np.dtype("<u4")) >> np.uint32(8)
         values = bits.astype(np.float32)
         values *= _UNIT
         return values.reshape(size)
@@ -51,6 +56,13 @@ class SecureRandomness:
             words[late] = self._words(int(late.sum()))
         return (words % np.uint64(span)).astype(np.int64).reshape(size) + low
 
-    @staticmethod
-    def _words(count: int) -> NDArray[np.uint64]:
-        return np.frombuffer(os.urandom(8 * count), dtype=np.uint64).copy()
+    def _words(self, count: int) -> NDArray[np.uint64]:
+        return np.frombuffer(self.take(8 * count), dtype=np.dtype("<u8")).copy()
+
+
+class SecureRandomness(RandomBytes):
+    """Uniform draws from `os.urandom`, without any state that could be recovered."""
+
+    def take(self, count: int) -> bytes:
+        """Bytes of the operating system."""
+        return os.urandom(count)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from featveil.core.arrays import Float64
+from featveil.core.entropy import RandomBytes
 
 SECRET_BYTES = 32
 _UNIT = 2.0**-24
@@ -39,3 +40,16 @@ class KeyedDraws:
         made *= 2 * _UNIT
         made -= 1
         return made
+
+
+class KeyedRandomness(RandomBytes):
+    """Draws that are the same whenever the same thing `purpose` is drawn for under the same `secret`."""
+
+    def __init__(self, secret: bytes, purpose: str) -> None:
+        self._seed = hmac.digest(secret, purpose.encode(), "sha256")
+        self._calls = 0
+
+    def take(self, count: int) -> bytes:
+        """The next `count` bytes, by SHAKE-256."""
+        self._calls += 1
+        return hashlib.shake_256(self._seed + self._calls.to_bytes(8, "little")).digest(count)

@@ -16,9 +16,10 @@ from featveil.core import (
     SecureRandomness,
 )
 from featveil.defenses.concealer import Concealer, builtin_concealer, has_builtin_concealer, last_step
+from featveil.defenses.confounders import STRATEGIES
 from featveil.defenses.hardened import Hardened
 from featveil.defenses.identity import Identity
-from featveil.defenses.lifting import STRATEGIES, Lifting
+from featveil.defenses.lifting import Lifting
 from featveil.defenses.lint import Weakness, lint, refuse, summarize_weaknesses
 from featveil.defenses.metric import Metric
 from featveil.defenses.naive import Naive

@@ -14,32 +14,13 @@ import numpy as np
 
 from featveil.core import Guarantee, InputError, NotFittedError, Points, PrivacyError, Randomness, Spec, Subspaces
 from featveil.core.arrays import Float64, Integers
-from featveil.core.draws import distinct
 from featveil.databases import Database, builtin
+from featveil.defenses.confounders import STRATEGIES, Confounders, confounders_for
 from featveil.distances.orthonormal import orthonormalise, remove_span
 
 _CHUNK = 1024
 INDEPENDENT = 1e-4  # directions that keep less than this share of their length are drawn again
 _ATTEMPTS = 16
-
-
-@dataclass(frozen=True)
-class Strategy:
-    """How directions are drawn: the usual share of random ones, and from which entries the others come."""
-
-    random_share: float
-    sub_database: bool = False
-    other_labels: bool = False
-
-
-STRATEGIES = {
-    "random": Strategy(1.0),
-    "adversarial": Strategy(0.0),
-    "hybrid": Strategy(0.5),
-    "hybrid+": Strategy(0.5, other_labels=True),
-    "sub-adversarial": Strategy(0.0, sub_database=True),
-    "sub-hybrid": Strategy(0.5, sub_database=True),
-}
 
 
 @dataclass(frozen=True)
@@ -115,13 +96,13 @@ class Lifting:
         in them depends on where in its subspace a descriptor lies.
         """
         self._check(points)
-        pools = self._pools(len(points), rng, labels)
+        confounders = self._confounders(len(points), rng, labels)
         offset = np.empty(points.values.shape, np.float32)
         basis = np.empty((len(points), self.dimension, points.size), np.float32)
         for start in range(0, len(points), _CHUNK):
             part = slice(start, start + _CHUNK)
             values = points.values[part].astype(np.float64)
-            directions = self._directions(values, _Pools(pools.entries, pools.choice[part]), rng)
+            directions = self._directions(values, confounders and confounders.part(part), rng)
             drawn = uniform((len(values), self.dimension + 1, points.size), rng)
             offset[part], basis[part] = redraw(values, directions, drawn)
         return Subspaces(offset, basis)
@@ -145,34 +126,13 @@ class Lifting:
                 f"database entries have size {self.database.size}, descriptors {points.size}: use a matching database"
             )
 
-    def _pools(self, n: int, rng: Randomness, labels: Integers | None) -> "_Pools":
-        """Which database entries each feature may draw."""
-        strategy, database = STRATEGIES[self.strategy], self.database
-        choice = np.zeros(n, np.int64)
-        if database is None or not self.adversarial_directions:
-            return _Pools([], choice)
-        everything = np.arange(len(database))
-        entries = [everything]
-        fewest = len(database)
-        if strategy.sub_database:
-            fewest = len(database) // database.parts  # of any part, so that the same call does not fail by chance
-            entries = [everything[database.part(int(rng.integers(0, database.parts, size=(1,))[0]))]]
-        if strategy.other_labels:
-            if database.labels is None or labels is None:
-                raise InputError("hybrid+ needs attribute labels, both in the database and on the features")
-            if len(labels) != n:
-                raise InputError(f"{len(labels)} labels do not fit {n} descriptors")
-            values, choice = np.unique(labels, return_inverse=True)
-            entries = [everything[database.labels != value] for value in values]
-            fewest = min((len(pool) for pool in entries), default=self.dimension)
-        if fewest < self.adversarial_directions:
-            raise InputError(
-                f"{self.adversarial_directions} different database entries are needed for each feature, {fewest} are"
-                " there to draw from: lower the dimension or use a larger database"
-            )
-        return _Pools(entries, choice)
+    def _confounders(self, n: int, rng: Randomness, labels: Integers | None) -> Confounders | None:
+        """What each feature may draw; None where all directions are random."""
+        if self.database is None or not self.adversarial_directions:
+            return None
+        return confounders_for(self.database, self.strategy, n, self.adversarial_directions, labels, rng)
 
-    def _directions(self, values: Float64, pools: "_Pools", rng: Randomness) -> Float64:
+    def _directions(self, values: Float64, confounders: Confounders | None, rng: Randomness) -> Float64:
         """Orthonormal directions (n, m, d) of the initial subspaces; drawn again where they depend on each other."""
         directions = np.empty((len(values), self.dimension, values.shape[1]))
         rows = np.arange(len(values))
@@ -180,8 +140,8 @@ class Lifting:
             fresh = np.empty((len(rows), *directions.shape[1:]))
             random = self.random_directions
             fresh[:, :random] = uniform((len(rows), random, values.shape[1]), rng)
-            if self.database is not None and self.adversarial_directions:
-                chosen = pools.draw(rows, self.adversarial_directions, rng)
+            if self.database is not None and confounders is not None:
+                chosen = confounders.draw(rows, rng)
                 norms = np.linalg.norm(values[rows], axis=1)[:, None, None]
                 fresh[:, random:] = self.database.unit(chosen) * norms - values[rows, None]
             independent = orthonormalise(fresh) > INDEPENDENT
@@ -190,22 +150,6 @@ class Lifting:
             if len(rows) == 0:
                 return directions
         raise InputError("descriptors coincide with too many database entries: use a larger or another database")
-
-
-@dataclass(frozen=True, eq=False)
-class _Pools:
-    """Sets of database indices, and which of them each feature draws from."""
-
-    entries: list[Integers]
-    choice: Integers
-
-    def draw(self, rows: Integers, count: int, rng: Randomness) -> Integers:
-        """`count` different entries for each of `rows`, uniformly (len(rows), count)."""
-        chosen = np.empty((len(rows), count), np.int64)
-        for index, pool in enumerate(self.entries):
-            mine = np.flatnonzero(self.choice[rows] == index)
-            chosen[mine] = pool[distinct(len(mine), count, len(pool), rng)]
-        return chosen
 
 
 def uniform(size: tuple[int, ...], rng: Randomness) -> Float64:

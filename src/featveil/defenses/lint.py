@@ -7,8 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from featveil.core import Defense, PrivacyError
+from featveil.core.kinds import is_face
 from featveil.databases.database import QUANTIZED_KINDS
 from featveil.defenses.concealer import Concealer
+from featveil.defenses.confounders import STRATEGIES
+from featveil.defenses.hardened import Hardened
 from featveil.defenses.identity import Identity
 from featveil.defenses.lifting import Lifting
 from featveil.defenses.metric import Metric
@@ -17,6 +20,7 @@ from featveil.defenses.subset import Subset
 
 _GRADIENTS = QUANTIZED_KINDS  # kinds with exact zeros, whose keypoints predict each other where they overlap
 _SENDS_SUBSPACES = ("lifting", "hardened")
+_ENOUGH_FACES = 16  # confounders of a face template, of those measured
 _LARGEST_VERTEX = 16  # dimension up to which the vertex attack was measured
 _LARGEST_EPSILON = 10.0
 _LARGEST_METRIC = 28.0  # of those measured, the largest at which an attacker names few words (5 %)
@@ -83,6 +87,31 @@ _CONCEALED_AND_LIFTED = Weakness(
     "searches through both at once and finds 64 to 77 % of sift features exactly (sub-hybrid, dimension 4)",
     "let the subset mechanism with an epsilon of at most 10 follow instead (--then subset)",
 )
+_RANDOM_FACES = Weakness(
+    "face templates without confounders",
+    "mean",
+    "finds descriptors that pass for the person in 98 % of cases, at dimension 32 too",
+    "hide them among faces that nobody else has (featveil pool create, hardened lifting)",
+)
+_KNOWN_FACES = Weakness(
+    "face templates hidden among faces that others may have",
+    "unmix",
+    "takes those out, and what is left passes for the person in 98 % of cases at dimension 4, 84 % at 16, 41 % at 32",
+    "hide them among faces that nobody else has (featveil pool create, hardened lifting)",
+)
+_OTHER_LABELS = Weakness(
+    "confounders that all have other labels",
+    None,
+    "whoever learns from templates of its own reads the missing label off: gender in 77 % of cases at dimension 4, all"
+    " at 16",
+    "use balanced",
+)
+_FEW_FACES = Weakness(
+    "face templates with few confounders",
+    "mean",
+    "finds descriptors that pass for the person in 85 % of cases with 2 confounders, 38 % with 8, 13 % with 16",
+    "use 16 confounders or more, at dimension 32",
+)
 _WORDS = Weakness(
     "overlapping keypoints with scale and orientation",
     "posterior-overlap",
@@ -103,6 +132,8 @@ def lint(
     found = [_SEEDED] if seeded else []
     if isinstance(defense, Concealer):
         return found + _of_concealer(defense)
+    if is_face(kind) and isinstance(defense, Lifting | Hardened):
+        return found + _of_faces(defense)
     match defense:
         case Identity():
             found.append(_NO_DEFENSE)
@@ -151,6 +182,18 @@ def _of_lifting(kind: str, defense: Lifting) -> list[Weakness]:
             "use hardened lifting, whose confounders nobody else has",
         ),
     ]
+
+
+def _of_faces(defense: Lifting | Hardened) -> list[Weakness]:
+    """Of face templates (docs/faces.md): what a guess is worth that passes for the person."""
+    if isinstance(defense, Hardened):
+        return [] if defense.confounders >= _ENOUGH_FACES else [_FEW_FACES]
+    found = [_line("", defense)] if defense.dimension == 1 else []
+    if defense.adversarial_directions == 0:
+        return [*found, _RANDOM_FACES]
+    if STRATEGIES[defense.strategy].other_labels and defense.adversarial_directions > 1:
+        found.append(_OTHER_LABELS)
+    return [*found, _KNOWN_FACES]
 
 
 def _of_concealer(defense: Concealer) -> list[Weakness]:

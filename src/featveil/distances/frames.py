@@ -65,15 +65,24 @@ class Frames:
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """Two comparable sets of frames, and the length by which distances between them must be multiplied."""
+    """Two comparable sets of frames around one `centre` (d,), and the `scale` to multiply their distances by."""
 
     first: Frames
     second: Frames
+    centre: Float64
     scale: float
 
     def swapped(self) -> "Pair":
         """The same comparison with the roles exchanged."""
-        return Pair(self.second, self.first, self.scale)
+        return Pair(self.second, self.first, self.centre, self.scale)
+
+    def replaced(self, a: Flats) -> "Pair":
+        """Other descriptors in place of the first ones, of as many dimensions and compared with the same frames."""
+        if self.first.complementary or self.second.complementary:
+            first = _complementary(a, self.centre)
+        else:
+            first = _frames(a, self.centre, self.first.rows)
+        return Pair(_scaled(first, self.scale), self.second, self.centre, self.scale)
 
 
 def frame(a: Flats, b: Flats) -> Pair:
@@ -96,7 +105,7 @@ def frame(a: Flats, b: Flats) -> Pair:
         first, second = _frames(a, centre, rows_a), _frames(b, centre, rows_b)
     largest = max(first.norms.max(initial=0.0), second.norms.max(initial=0.0))
     scale = float(np.sqrt(largest)) or 1.0
-    return Pair(_scaled(first, scale), _scaled(second, scale), scale)
+    return Pair(_scaled(first, scale), _scaled(second, scale), centre, scale)
 
 
 def _better_in_dual(a: Flats, b: Flats) -> bool:

@@ -46,11 +46,12 @@ class Comparison:
     a: Flats
     b: Flats
     pair: Pair
+    prepared: Walker | None = None
 
     @cached_property
     def walker(self) -> Walker:
         """Goes over all pairs in tiles of squared distances, in units of `pair.scale`."""
-        return Walker(self.pair.first, self.pair.second)
+        return self.prepared or Walker(self.pair.first, self.pair.second)
 
     def swapped(self) -> "Comparison":
         """The same comparison seen from the other side."""
@@ -99,15 +100,20 @@ def nearest_both_ways(a: Descriptors, b: Descriptors, k: int = 2) -> tuple[Neare
 
 
 def _search(a: Descriptors, b: Descriptors, k: int, columns: bool) -> tuple[Nearest, Integers]:
+    return searched(compare(a, b), k, columns)
+
+
+def searched(compared: Comparison, k: int, columns: bool = False) -> tuple[Nearest, Integers]:
+    """The k nearest columns of each row, and with `columns` the nearest row of each of those."""
     if k < 1:
         raise InputError(f"k must be at least 1, got {k}")
-    compared = compare(a, b)
-    if len(a) == 0 or len(b) == 0:
-        nothing = Nearest(np.full((len(a), k), -1, np.int64), np.full((len(a), k), np.inf))
-        return nothing, np.full(len(b), -1, np.int64)
+    rows, candidates = len(compared.a), len(compared.b)
+    if rows == 0 or candidates == 0:
+        nothing = Nearest(np.full((rows, k), -1, np.int64), np.full((rows, k), np.inf))
+        return nothing, np.full(candidates, -1, np.int64)
     walker = compared.walker
-    values = np.full((len(a), k + SPARE), UNSEEN, np.float32)
-    indices = np.full((len(a), k + SPARE), -1, np.int32)
+    values = np.full((rows, k + SPARE), UNSEEN, np.float32)
+    indices = np.full((rows, k + SPARE), -1, np.int32)
 
     def scan(stripes: list[slice]) -> ColumnBest:
         seen = ColumnBest(walker.blocks * walker.width if columns else 0)
@@ -133,6 +139,14 @@ def settle(compared: Comparison, values: Float32, indices: NDArray[np.int32]) ->
             compared, listed, values[listed], indices[listed].astype(np.int64), k
         )
     doubtful = np.flatnonzero(verdict == _DOUBTFUL)
+    # All that the kernel was unsure of are listed where the last one listed is not: with the exact distances of those
+    # the rest is farther, or not.
+    sure = doubtful[values[doubtful, -1] >= 0]
+    if len(sure):
+        picked, away = _rank_listed(compared, sure, values[sure], indices[sure].astype(np.int64), k)
+        settled = (away[:, -1] / compared.pair.scale) ** 2 + MARGIN < values[sure, -1]
+        chosen[sure[settled]], distances[sure[settled]] = picked[settled], away[settled]
+        doubtful = np.setdiff1d(doubtful, sure[settled])
     if len(doubtful):
         chosen[doubtful], distances[doubtful] = _decide_in_float64(compared, doubtful, k)
     return Nearest(chosen, distances)

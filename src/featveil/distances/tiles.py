@@ -65,8 +65,12 @@ class Walker:
 
     def rows(self, indices: Integers) -> "Walker":
         """A walker over some of the rows and the same columns."""
+        return self.against(self.first.take(indices))
+
+    def against(self, first: Frames) -> "Walker":
+        """A walker over other rows, as many vectors each, and the same columns."""
         other = copy(self)
-        other.first = self.first.take(indices)
+        other.first = first
         return other
 
     def stripes(self) -> list[slice]:

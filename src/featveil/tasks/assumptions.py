@@ -21,7 +21,7 @@ from featveil.core import Features, InputError, Points, Subspaces
 from featveil.core.arrays import Float64, Integers
 from featveil.core.records import Parameter, Record
 from featveil.databases import Database, builtin
-from featveil.defenses import Lifting
+from featveil.defenses import STRATEGIES, Lifting
 from featveil.distances import matrix, nearest
 from featveil.metrics.leakage import CLOSE, NEAR
 from featveil.tasks.generators import image_generator
@@ -57,8 +57,8 @@ def make_schemes(database: Database, dimensions: Sequence[int], strategy: str = 
     """Lifting to each of `dimensions`; raises InputError where nothing of the database gets into a subspace."""
     liftings = [Lifting(strategy, m, database=database) for m in dict.fromkeys(dimensions)]
     for lifting in liftings:
-        if lifting.strategy == "hybrid+":
-            raise InputError("hybrid+ needs attribute labels, which local features do not have")
+        if STRATEGIES[lifting.strategy].needs_labels:
+            raise InputError(f"{lifting.strategy} needs attribute labels, which local features do not have")
         if lifting.adversarial_directions == 0:
             raise InputError(f"{strategy} lifting to dimension {lifting.dimension} draws no entry of a database")
         fewest = max(NEIGHBOURS) + lifting.adversarial_directions + _SPARE

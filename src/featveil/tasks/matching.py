@@ -27,8 +27,8 @@ TASK = "matching"
 METRIC = "matching accuracy at 1 to 10 px"
 RAW = "point-to-point"
 DISTANCES = ("point-to-subspace", "subspace-to-subspace")
-# hybrid+ balances an attribute label, which local features do not have.
-DEFAULT_STRATEGIES = tuple(name for name, strategy in STRATEGIES.items() if not strategy.other_labels)
+# Some balance an attribute label, which local features do not have.
+DEFAULT_STRATEGIES = tuple(name for name, strategy in STRATEGIES.items() if not strategy.needs_labels)
 DEFAULT_DIMENSIONS = (2, 4, 8, 16)
 
 _KEY = ("scene", "scheme", "distance", "image")

@@ -1,0 +1,73 @@
+"""featveil face verify, identify: whether a face is that of someone enrolled. Exit codes tell as well."""
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from featveil.cli.console import Json, show, table
+from featveil.cli.face_inputs import Largest, Mean, Model, Name, Person, Photo, Scale, Store, face_of, open_store
+
+if TYPE_CHECKING:
+    from featveil.templates import Verdict
+
+
+def verify(
+    store: Store,
+    person: Person,
+    photo: Photo,
+    name: Name = None,
+    private: Annotated[
+        bool, typer.Option("--private", help="Lift the probe along the template too, as a device would send it.")
+    ] = False,
+    model: Model = None,
+    mean: Mean = 0.0,
+    scale: Scale = 1.0,
+    largest: Largest = False,
+    json: Json = False,
+) -> None:
+    """Whether a face is that of a person in the store. Exit code 0: accepted, 1: refused, 3: no threshold yet.
+
+    Example: featveil face verify people.sqlite ann door-camera.jpg
+    """
+    from featveil.tasks.face_templates import parallel_probe
+
+    opened, settings = open_store(store)
+    probe = face_of(photo, name, settings, model, mean, scale, largest)
+    verdict = opened.verify(person, parallel_probe(probe, opened.template(person)) if private else probe)
+    show({**asdict(verdict), "accepted": verdict.accepted}, json, _told(verdict))
+    if verdict.accepted is not True:
+        raise typer.Exit(3 if verdict.accepted is None else 1)
+
+
+def identify(
+    store: Store,
+    photo: Photo,
+    name: Name = None,
+    top: Annotated[int, typer.Option(min=1, help="How many of the nearest people to show.")] = 5,
+    model: Model = None,
+    mean: Mean = 0.0,
+    scale: Scale = 1.0,
+    largest: Largest = False,
+    json: Json = False,
+) -> None:
+    """Who of the store is nearest to a face. Exit code 0: someone is accepted, 1: nobody, 3: no threshold yet.
+
+    Example: featveil face identify people.sqlite door-camera.jpg --top 3
+    """
+    opened, settings = open_store(store)
+    found = opened.identify(face_of(photo, name, settings, model, mean, scale, largest), top)
+    rows: list[tuple[object, ...]] = [(one.person, f"{one.distance:.4f}", _word(one)) for one in found]
+    people = [{**asdict(one), "accepted": one.accepted} for one in found]
+    show({"store": str(store), "nearest": people}, json, table("person", "distance", "", rows=rows))
+    if found[0].accepted is not True:
+        raise typer.Exit(3 if found[0].accepted is None else 1)
+
+
+def _told(verdict: "Verdict") -> str:
+    limit = "no threshold yet: featveil face calibrate" if verdict.threshold is None else f"{verdict.threshold:.4f}"
+    return f"{verdict.person}: {_word(verdict)} (distance {verdict.distance:.4f}, threshold {limit})"
+
+
+def _word(verdict: "Verdict") -> str:
+    return {True: "accepted", False: "refused", None: "not decided"}[verdict.accepted]

@@ -1,0 +1,168 @@
+"""Face descriptors of many photographs: an .npz file, or a plain .npy array.
+
+    faces.npz   embedding (n, d)    one row a photograph; `embeddings` and `descriptors` are read as well
+                names (n,)          text, or `files`: PERSON_0001, or person/photograph.jpg
+                model               text: the digest of the network that made them, where it is known
+                gender, race, ...   (n,) whole numbers: attributes by the name of their array
+                first, second, same, fold   pairs of rows, where the file brings its own (see face_pairs)
+
+Nothing in such a file is ever unpickled.
+"""
+
+import re
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from featveil.core import DatasetError, FormatError, InputError
+from featveil.core.arrays import Float32, Integers, floats, integers
+from featveil.core.features import check_kind
+from featveil.core.files import replacing
+from featveil.core.kinds import face_kind
+
+_VALUES = ("embedding", "embeddings", "descriptors")
+_NAMES = ("names", "files")
+_PAIRS = ("first", "second", "same", "fold")
+_LARGEST = 2**33  # bytes that a file may unpack to
+_NUMBERED = re.compile(r"_\d{4}$")  # as LFW numbers the photographs of a person
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, eq=False)
+class FaceSet:
+    """Descriptors `values` (n, d) of norm 1 with the `names` of their photographs; `kind` says which network.
+
+    `attributes` are labels (n,) by name. `pairs` are arrays first, second, same and fold, or empty.
+    """
+
+    values: Float32 = field(repr=False)
+    names: tuple[str, ...] = field(repr=False)
+    kind: str
+    attributes: Mapping[str, Integers] = field(default_factory=dict, repr=False)
+    pairs: Mapping[str, Integers] = field(default_factory=dict, repr=False)
+    model: str | None = None
+
+    def __post_init__(self) -> None:
+        check_kind(self.kind)
+        values: Float32 = floats("face descriptors", self.values, (None, None))
+        if 0 in values.shape:
+            raise InputError(f"there is no face descriptor: the array has shape {values.shape}")
+        norms = np.linalg.norm(values, axis=1, keepdims=True)
+        if not norms.all():
+            raise InputError(f"face descriptor {int(np.argmin(norms))} has zero norm: remove it first")
+        object.__setattr__(self, "values", floats("face descriptors", values / norms, values.shape))
+        if len(self.names) != len(values) or len(set(self.names)) != len(values):
+            raise InputError(f"{len(values)} face descriptors need as many different names")
+        for name, labels in self.attributes.items():
+            integers(f"attribute {name}", labels, (len(values),))
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def size(self) -> int:
+        """Descriptor size d."""
+        return int(self.values.shape[1])
+
+    @property
+    def people(self) -> NDArray[np.str_]:
+        """Who is on each photograph (n,), by its name: its folder, else the name without its number."""
+        return np.array([person_of(name) for name in self.names])
+
+    def attribute(self, name: str) -> Integers:
+        """The labels (n,) called `name`; raises DatasetError where there are none."""
+        if name not in self.attributes:
+            there = ", ".join(self.attributes) or "none"
+            raise DatasetError(f"these faces have no attribute {name!r:.80}: there are {there}")
+        return self.attributes[name]
+
+    def take(self, rows: Integers) -> Self:
+        """The faces at `rows`, without pairs."""
+        attributes = {name: labels[rows] for name, labels in self.attributes.items()}
+        names = tuple(self.names[row] for row in rows)
+        return type(self)(self.values[rows], names, self.kind, attributes, {}, self.model)
+
+
+def person_of(name: str) -> str:
+    """The person on a photograph called `name`: its folder, else what comes before its number."""
+    folder = Path(name).parent.name
+    return folder or _NUMBERED.sub("", Path(name).stem)
+
+
+def load_faces(path: str | Path, kind: str = "face") -> FaceSet:
+    """Read an .npz or .npy file of face descriptors.
+
+    They are of `kind` unless the file names the model that made them. Raises InputError for a missing file, FormatError
+    for a damaged one and DatasetError for one that holds something else.
+    """
+    path = Path(path)
+    arrays = _arrays(path)
+    found = next((name for name in _VALUES if name in arrays), None)
+    if found is None:
+        raise DatasetError(f"{path} holds no face descriptors: expected an array called {' or '.join(_VALUES)}")
+    values = arrays[found]
+    if values.ndim != 2:
+        raise DatasetError(f"face descriptors must be rows (n, d), {path} has shape {values.shape}")
+    named = next((arrays[name] for name in _NAMES if name in arrays), None)
+    names = tuple(map(str, range(len(values)) if named is None else named.ravel()))
+    model = _model(arrays.get("model"), path)
+    try:
+        return FaceSet(
+            values.astype(np.float32),
+            names,
+            kind if model is None else face_kind(model),
+            _attributes(arrays, len(values)),
+            {name: arrays[name].astype(np.int64) for name in _PAIRS if name in arrays},
+            model,
+        )
+    except InputError as error:
+        raise DatasetError(f"{path}: {error}") from error
+
+
+def save_faces(faces: FaceSet, path: str | Path) -> None:
+    """Write `faces` to an .npz file, all of it or nothing."""
+    arrays: dict[str, Any] = {"embedding": faces.values, "names": np.array(faces.names)}
+    arrays |= dict(faces.attributes) | dict(faces.pairs)
+    if faces.model is not None:
+        arrays["model"] = np.array(faces.model)
+    with replacing(path) as temporary, temporary.open("wb") as file:
+        np.savez(file, **arrays)
+
+
+def _attributes(arrays: Mapping[str, NDArray[Any]], n: int) -> dict[str, Integers]:
+    """Arrays (n,) of whole numbers that are nothing else."""
+    known = {*_VALUES, *_NAMES, *_PAIRS}
+    return {
+        name: array.astype(np.int64)
+        for name, array in arrays.items()
+        if name not in known and array.shape == (n,) and array.dtype.kind in "iub"
+    }
+
+
+def _arrays(path: Path) -> dict[str, NDArray[Any]]:
+    if not path.is_file():
+        raise InputError(f"there is no file {path}")
+    try:
+        if path.suffix.lower() == ".npy":
+            return {"embedding": np.load(path, allow_pickle=False)}
+        with zipfile.ZipFile(path) as archive:
+            if sum(entry.file_size for entry in archive.infolist()) > _LARGEST:
+                raise FormatError(f"{path} unpacks to more than {_LARGEST >> 30} GiB: split it")
+        with np.load(path, allow_pickle=False) as content:
+            return {name: content[name] for name in content.files}
+    except (OSError, ValueError, EOFError, SyntaxError, KeyError, zipfile.BadZipFile, MemoryError) as error:
+        raise FormatError(f"{path} is not a readable .npz or .npy file of plain arrays") from error
+
+
+def _model(stored: NDArray[Any] | None, path: Path) -> str | None:
+    if stored is None:
+        return None
+    text = str(stored[()]) if stored.shape == () else ""
+    if not _DIGEST.fullmatch(text):
+        raise DatasetError(f"the model in {path} must be a digest: 64 lower-case hexadecimal digits")
+    return text

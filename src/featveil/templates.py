@@ -1,0 +1,306 @@
+"""Enrolled face templates, private ones only. One SQLite file, which knows the network and the defense of all of them.
+
+A template is an affine subspace. A probe is a raw descriptor that stays on the device which compares it, or a subspace
+parallel to the template (`featveil.defenses.parallel`); both have the same distance from it, so one threshold serves.
+"""
+
+import hashlib
+import json
+import math
+import sqlite3
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from featveil.core.arrays import Float32
+from featveil.core.descriptors import Points, Subspaces
+from featveil.core.errors import FormatError, InputError, PrivacyError
+from featveil.core.features import Features, PrivateFeatures, Spec, check_kind
+from featveil.core.guarantees import Guarantee
+from featveil.core.sqlite_files import SqliteFile
+from featveil.distances import Gallery, pair_distances
+
+_APPLICATION, _VERSION = 0x66767473, 1  # "fvts", in the header of the file
+_TABLES = (
+    "CREATE TABLE settings (kind TEXT NOT NULL, size INTEGER NOT NULL, model TEXT, defense TEXT NOT NULL, among TEXT)",
+    "CREATE TABLE templates (id INTEGER PRIMARY KEY, person TEXT NOT NULL UNIQUE, template BLOB NOT NULL,"
+    " digest BLOB NOT NULL, time TEXT NOT NULL)",
+    "CREATE TABLE calibrations (id INTEGER PRIMARY KEY, far REAL NOT NULL, threshold REAL NOT NULL,"
+    " strangers INTEGER NOT NULL, mated INTEGER NOT NULL, true_accept_rate REAL NOT NULL, time TEXT NOT NULL)",
+)
+_NOW = "strftime('%Y-%m-%dT%H:%M:%SZ', 'now')"
+_LARGEST_SIZE, _LARGEST_DIMENSION = 65_536, 4096
+_PARALLEL = 1e-3  # how far a direction of a probe may point out of those of the template
+_LONGEST_NAME = 200
+_BATCH = 1000  # templates of a transaction
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What all templates of a store share. `among` is where the faces are that they are hidden among, if known."""
+
+    kind: str
+    size: int
+    defense: Spec
+    model: str | None = None
+    among: str | None = None
+
+    @property
+    def dimension(self) -> int:
+        """Of the subspaces."""
+        return int(str(self.defense["dimension"]))
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """A threshold that accepted a share of at most `far` of `strangers` pairs, and what it did to `mated` ones."""
+
+    far: float
+    threshold: float
+    strangers: int
+    mated: int
+    true_accept_rate: float
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How far a probe is from a template; `accepted` is None where the store has no threshold yet."""
+
+    person: str
+    distance: float
+    threshold: float | None
+
+    @property
+    def accepted(self) -> bool | None:
+        """Whether the probe is that person."""
+        return None if self.threshold is None else self.distance <= self.threshold
+
+
+class TemplateStore:
+    """The store in the file `path`, which `create` makes. It waits up to `wait` seconds for other processes."""
+
+    def __init__(self, path: str | Path, wait: float = 10.0) -> None:
+        missing, damaged = "make it with featveil face create", "restore it from a copy"
+        self._file = SqliteFile(Path(path), "template store", _APPLICATION, _VERSION, _TABLES, missing, damaged, wait)
+
+    @classmethod
+    def create(cls, path: str | Path, settings: Settings) -> Self:
+        """A new store; raises InputError where the file exists, PrivacyError for a defense that hides nothing."""
+        check_kind(settings.kind)
+        dimension = settings.defense.get("dimension")
+        if type(dimension) is not int or not 2 <= dimension < settings.size <= _LARGEST_SIZE:
+            raise InputError(f"templates of size {settings.size} are subspaces of dimension 2 or more, below it")
+        if dimension > _LARGEST_DIMENSION:
+            raise InputError(f"the dimension of templates is at most {_LARGEST_DIMENSION}, got {dimension}")
+        store = cls(path)
+        store._file.reserve()
+        values = settings.kind, settings.size, settings.model, json.dumps(settings.defense), settings.among
+        try:
+            with store._file.transaction(new=True) as connection:
+                store._file.fill(connection)
+                connection.execute("INSERT INTO settings VALUES (?, ?, ?, ?, ?)", values)
+        except BaseException:
+            store._file.path.unlink(missing_ok=True)
+            raise
+        return store
+
+    def settings(self) -> Settings:
+        """What all templates share."""
+        with self._reading() as connection:
+            return self._settings(connection)
+
+    def people(self) -> list[str]:
+        """Everyone enrolled, in the order of their enrolment."""
+        with self._reading() as connection:
+            return [person for (person,) in connection.execute("SELECT person FROM templates ORDER BY id")]
+
+    def enroll(self, templates: Iterable[tuple[str, PrivateFeatures]]) -> int:
+        """Add templates by person, and return how many; they are on the disk once this returns.
+
+        Many are added in parts, each whole or not at all: what was added before an interruption stays. Raises
+        InputError for someone enrolled already and for templates of another network or defense.
+        """
+        added = 0
+        for part in _parts(templates):
+            with self._file.transaction() as connection:
+                settings = self._settings(connection)
+                for person, private in part:
+                    blob = _encoded(person, private, settings)
+                    values = person, blob, _digest(person, blob)
+                    try:
+                        connection.execute(f"INSERT INTO templates VALUES (NULL, ?, ?, ?, {_NOW})", values)
+                    except sqlite3.IntegrityError as error:
+                        raise InputError(
+                            f"{person!r} is enrolled already: revoke that template first, then enroll again"
+                        ) from error
+            added += len(part)
+        return added
+
+    def revoke(self, person: str) -> None:
+        """Delete someone's template, also from the file's free pages; raises InputError for someone unknown."""
+        with self._file.transaction() as connection:
+            if connection.execute("DELETE FROM templates WHERE person = ?", (person,)).rowcount == 0:
+                raise self._unknown(person)
+
+    def template(self, person: str) -> PrivateFeatures:
+        """Someone's template; raises InputError for someone unknown."""
+        with self._reading() as connection:
+            settings = self._settings(connection)
+            found = connection.execute(
+                "SELECT person, template, digest FROM templates WHERE person = ?", (person,)
+            ).fetchall()
+        if not found:
+            raise self._unknown(person)
+        descriptors = self._decoded(found, settings)
+        return PrivateFeatures(descriptors, settings.kind, settings.defense, Guarantee("empirical"))
+
+    def verify(self, person: str, probe: Features | PrivateFeatures) -> Verdict:
+        """Whether `probe`, one descriptor, is of `person`.
+
+        Raises InputError for an unknown person, a probe of another network, and a private one that is not parallel.
+        """
+        enrolled, values = self.template(person), self._probe(probe)
+        assert isinstance(enrolled.descriptors, Subspaces)
+        if isinstance(values, Subspaces):
+            _check_parallel(values, enrolled.descriptors)
+        zero = np.zeros(1, np.int64)
+        distance = float(pair_distances(values, enrolled.descriptors, zero, zero)[0])
+        found = self.calibration()
+        return Verdict(person, distance, None if found is None else found.threshold)
+
+    def identify(self, probe: Features | PrivateFeatures, most: int = 5) -> list[Verdict]:
+        """The `most` enrolled people whose templates are nearest to `probe`, nearest first."""
+        values, (people, gallery) = self._probe(probe), self.gallery()
+        found = self.calibration()
+        threshold = None if found is None else found.threshold
+        nearest = gallery.nearest(values, max(1, min(most, len(people))))
+        chosen = zip(nearest.indices[0], nearest.distances[0], strict=True)
+        return [Verdict(people[index], float(away), threshold) for index, away in chosen if index >= 0]
+
+    def gallery(self) -> tuple[list[str], Gallery]:
+        """Everyone, and their templates ready to be searched many times; raises InputError where there is nobody."""
+        with self._reading() as connection:
+            settings = self._settings(connection)
+            found = connection.execute("SELECT person, template, digest FROM templates ORDER BY id").fetchall()
+        if not found:
+            raise InputError(f"nobody is enrolled in {self._file.path}")
+        return [person for person, _, _ in found], Gallery(self._decoded(found, settings))
+
+    def calibration(self) -> Calibration | None:
+        """The latest calibration, or None."""
+        query = "SELECT far, threshold, strangers, mated, true_accept_rate FROM calibrations ORDER BY id DESC LIMIT 1"
+        with self._reading() as connection:
+            found = connection.execute(query).fetchone()
+        if found is None:
+            return None
+        if not all(isinstance(value, int | float) and math.isfinite(value) for value in found):
+            raise self._file.damage()
+        return Calibration(*found)
+
+    def calibrate(self, calibration: Calibration) -> None:
+        """Use this threshold from now on."""
+        values = (
+            calibration.far,
+            calibration.threshold,
+            calibration.strangers,
+            calibration.mated,
+            calibration.true_accept_rate,
+        )
+        with self._file.transaction() as connection:
+            connection.execute(f"INSERT INTO calibrations VALUES (NULL, ?, ?, ?, ?, ?, {_NOW})", values)
+
+    def _reading(self) -> Any:
+        return self._file.transaction("BEGIN")
+
+    def _settings(self, connection: sqlite3.Connection) -> Settings:
+        found = connection.execute("SELECT kind, size, defense, model, among FROM settings").fetchall()
+        try:
+            ((kind, size, defense, model, among),) = found
+            made = Settings(kind, size, json.loads(defense), model, among)
+            check_kind(made.kind)
+            if type(size) is not int or not 2 <= made.dimension < size <= _LARGEST_SIZE:
+                raise self._file.damage()
+        except (ValueError, TypeError, KeyError) as error:
+            raise self._file.damage() from error
+        return made
+
+    def _decoded(self, found: list[tuple[str, bytes, bytes]], settings: Settings) -> Subspaces:
+        """Templates as they were stored; raises FormatError where one of them was changed."""
+        rows = settings.dimension + 1
+        for person, blob, digest in found:
+            whole = type(blob) is bytes and len(blob) == 4 * rows * settings.size
+            if not whole or digest != _digest(person, blob):
+                raise FormatError(
+                    f"the template of {person!r:.80} in {self._file.path} is damaged: restore the store from a copy,"
+                    " or revoke it and enroll again"
+                )
+        stack = np.frombuffer(b"".join(blob for _, blob, _ in found), "<f4").reshape(len(found), rows, settings.size)
+        try:
+            return Subspaces(stack[:, 0], stack[:, 1:])
+        except InputError as error:
+            raise self._file.damage() from error
+
+    def _probe(self, probe: Features | PrivateFeatures) -> Points | Subspaces:
+        settings = self.settings()
+        if probe.kind != settings.kind:
+            raise InputError(
+                f"the store holds templates of {settings.kind}, the probe is of {probe.kind}: describe it by the same"
+                " network"
+            )
+        descriptors = probe.descriptors
+        if len(probe) != 1 or not isinstance(descriptors, Points | Subspaces):
+            raise InputError(f"a probe is one descriptor, raw or lifted, got {len(probe)}")
+        if descriptors.size != settings.size:
+            raise InputError(f"the store holds templates of size {settings.size}, the probe has {descriptors.size}")
+        return descriptors
+
+    def _unknown(self, person: str) -> InputError:
+        return InputError(f"{person!r:.80} is not enrolled in {self._file.path}")
+
+
+def _parts(templates: Iterable[tuple[str, PrivateFeatures]]) -> Iterator[list[tuple[str, PrivateFeatures]]]:
+    part: list[tuple[str, PrivateFeatures]] = []
+    for one in templates:
+        part.append(one)
+        if len(part) == _BATCH:
+            yield part
+            part = []
+    if part:
+        yield part
+
+
+def _encoded(person: str, private: PrivateFeatures, settings: Settings) -> bytes:
+    """The bytes of a template: offset and basis; raises InputError where it does not belong to the store."""
+    if not isinstance(person, str) or not (
+        0 < len(person) <= _LONGEST_NAME and person.isprintable() and person.strip()
+    ):
+        raise InputError(f"a person is named by 1 to {_LONGEST_NAME} printable characters")
+    if not isinstance(private, PrivateFeatures):
+        raise PrivacyError("only private templates are stored: lift the descriptor first")
+    descriptors = private.descriptors
+    if len(private) != 1 or not isinstance(descriptors, Subspaces):
+        raise InputError(f"a template is one lifted descriptor, got {len(private)}")
+    if private.kind != settings.kind or descriptors.size != settings.size:
+        raise InputError(
+            f"the store holds templates of {settings.kind} (size {settings.size}), this one is of {private.kind}"
+            f" (size {descriptors.size}): describe it by the same network"
+        )
+    if private.defense != settings.defense:
+        raise InputError("the store holds templates of another defense: lift with the settings of the store")
+    stack: Float32 = np.concatenate([descriptors.offset[:, None], descriptors.basis], axis=1)
+    return stack.astype("<f4").tobytes()
+
+
+def _digest(person: str, blob: bytes) -> bytes:
+    return hashlib.sha256(person.encode() + b"\0" + blob).digest()
+
+
+def _check_parallel(probe: Subspaces, enrolled: Subspaces) -> None:
+    if probe.dimension == enrolled.dimension:
+        own, theirs = probe.basis[0].astype(np.float64), enrolled.basis[0].astype(np.float64)
+        if np.abs(own - (own @ theirs.T) @ theirs).max() <= _PARALLEL:
+            return
+    raise InputError("a private probe must be parallel to the template of whom it claims to be: lift it along that one")
