@@ -88,7 +88,7 @@ class TemplateStore:
 
     @classmethod
     def create(cls, path: str | Path, settings: Settings) -> Self:
-        """A new store; raises InputError where the file exists, PrivacyError for a defense that hides nothing."""
+        """A new store; raises InputError where the file exists, and for a defense that makes no subspaces."""
         check_kind(settings.kind)
         dimension = settings.defense.get("dimension")
         if type(dimension) is not int or not 2 <= dimension < settings.size <= _LARGEST_SIZE:
@@ -115,7 +115,19 @@ class TemplateStore:
     def people(self) -> list[str]:
         """Everyone enrolled, in the order of their enrolment."""
         with self._reading() as connection:
-            return [person for (person,) in connection.execute("SELECT person FROM templates ORDER BY id")]
+            people = [person for (person,) in connection.execute("SELECT person FROM templates ORDER BY id")]
+        if not all(type(person) is str for person in people):
+            raise self._file.damage()
+        return people
+
+    def check_new(self, faces: Iterable[tuple[str, Features]]) -> None:
+        """Raise InputError for people that `enroll` would refuse, before anything is spent on their templates."""
+        settings, enrolled = self.settings(), set(self.people())
+        for person, features in faces:
+            _check_name(person)
+            _check_network(features, settings)
+            if person in enrolled:
+                raise _enrolled_already(person)
 
     def enroll(self, templates: Iterable[tuple[str, PrivateFeatures]]) -> int:
         """Add templates by person, and return how many; they are on the disk once this returns.
@@ -133,20 +145,20 @@ class TemplateStore:
                     try:
                         connection.execute(f"INSERT INTO templates VALUES (NULL, ?, ?, ?, {_NOW})", values)
                     except sqlite3.IntegrityError as error:
-                        raise InputError(
-                            f"{person!r} is enrolled already: revoke that template first, then enroll again"
-                        ) from error
+                        raise _enrolled_already(person) from error
             added += len(part)
         return added
 
     def revoke(self, person: str) -> None:
         """Delete someone's template, also from the file's free pages; raises InputError for someone unknown."""
+        self._check_text(person)
         with self._file.transaction() as connection:
             if connection.execute("DELETE FROM templates WHERE person = ?", (person,)).rowcount == 0:
                 raise self._unknown(person)
 
     def template(self, person: str) -> PrivateFeatures:
         """Someone's template; raises InputError for someone unknown."""
+        self._check_text(person)
         with self._reading() as connection:
             settings = self._settings(connection)
             found = connection.execute(
@@ -166,13 +178,20 @@ class TemplateStore:
         assert isinstance(enrolled.descriptors, Subspaces)
         if isinstance(values, Subspaces):
             _check_parallel(values, enrolled.descriptors)
+            # Parallel subspaces are equally far everywhere. Nearly parallel ones meet: their distance says nothing.
+            values = Points(values.offset)
         zero = np.zeros(1, np.int64)
         distance = float(pair_distances(values, enrolled.descriptors, zero, zero)[0])
         found = self.calibration()
         return Verdict(person, distance, None if found is None else found.threshold)
 
-    def identify(self, probe: Features | PrivateFeatures, most: int = 5) -> list[Verdict]:
-        """The `most` enrolled people whose templates are nearest to `probe`, nearest first."""
+    def identify(self, probe: Features, most: int = 5) -> list[Verdict]:
+        """The `most` enrolled people whose templates are nearest to `probe`, nearest first.
+
+        A private probe is refused: it is parallel to one template only, and near to all others.
+        """
+        if not isinstance(probe, Features):
+            raise InputError("only raw probes are identified, on the device that compares them: verify private ones")
         values, (people, gallery) = self._probe(probe), self.gallery()
         found = self.calibration()
         threshold = None if found is None else found.threshold
@@ -209,6 +228,8 @@ class TemplateStore:
             calibration.mated,
             calibration.true_accept_rate,
         )
+        if not all(math.isfinite(value) for value in values):
+            raise InputError(f"a calibration is made of finite numbers, got a threshold of {calibration.threshold}")
         with self._file.transaction() as connection:
             connection.execute(f"INSERT INTO calibrations VALUES (NULL, ?, ?, ?, ?, ?, {_NOW})", values)
 
@@ -221,9 +242,12 @@ class TemplateStore:
             ((kind, size, defense, model, among),) = found
             made = Settings(kind, size, json.loads(defense), model, among)
             check_kind(made.kind)
-            if type(size) is not int or not 2 <= made.dimension < size <= _LARGEST_SIZE:
+            known = type(made.defense["name"]) is str and all(
+                type(text) in (str, type(None)) for text in (model, among)
+            )
+            if not known or type(size) is not int or not 2 <= made.dimension < size <= _LARGEST_SIZE:
                 raise self._file.damage()
-        except (ValueError, TypeError, KeyError) as error:
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise self._file.damage() from error
         return made
 
@@ -231,6 +255,8 @@ class TemplateStore:
         """Templates as they were stored; raises FormatError where one of them was changed."""
         rows = settings.dimension + 1
         for person, blob, digest in found:
+            if type(person) is not str:
+                raise self._file.damage()
             whole = type(blob) is bytes and len(blob) == 4 * rows * settings.size
             if not whole or digest != _digest(person, blob):
                 raise FormatError(
@@ -244,18 +270,18 @@ class TemplateStore:
             raise self._file.damage() from error
 
     def _probe(self, probe: Features | PrivateFeatures) -> Points | Subspaces:
-        settings = self.settings()
-        if probe.kind != settings.kind:
-            raise InputError(
-                f"the store holds templates of {settings.kind}, the probe is of {probe.kind}: describe it by the same"
-                " network"
-            )
         descriptors = probe.descriptors
         if len(probe) != 1 or not isinstance(descriptors, Points | Subspaces):
             raise InputError(f"a probe is one descriptor, raw or lifted, got {len(probe)}")
-        if descriptors.size != settings.size:
-            raise InputError(f"the store holds templates of size {settings.size}, the probe has {descriptors.size}")
+        _check_network(probe, self.settings())
         return descriptors
+
+    def _check_text(self, person: str) -> None:
+        """Raise InputError for what is no text, such as a name that came as other bytes: nobody is called that."""
+        try:
+            person.encode()
+        except (UnicodeEncodeError, AttributeError) as error:
+            raise self._unknown(person) from error
 
     def _unknown(self, person: str) -> InputError:
         return InputError(f"{person!r:.80} is not enrolled in {self._file.path}")
@@ -274,24 +300,37 @@ def _parts(templates: Iterable[tuple[str, PrivateFeatures]]) -> Iterator[list[tu
 
 def _encoded(person: str, private: PrivateFeatures, settings: Settings) -> bytes:
     """The bytes of a template: offset and basis; raises InputError where it does not belong to the store."""
-    if not isinstance(person, str) or not (
-        0 < len(person) <= _LONGEST_NAME and person.isprintable() and person.strip()
-    ):
-        raise InputError(f"a person is named by 1 to {_LONGEST_NAME} printable characters")
+    _check_name(person)
     if not isinstance(private, PrivateFeatures):
         raise PrivacyError("only private templates are stored: lift the descriptor first")
     descriptors = private.descriptors
     if len(private) != 1 or not isinstance(descriptors, Subspaces):
         raise InputError(f"a template is one lifted descriptor, got {len(private)}")
-    if private.kind != settings.kind or descriptors.size != settings.size:
-        raise InputError(
-            f"the store holds templates of {settings.kind} (size {settings.size}), this one is of {private.kind}"
-            f" (size {descriptors.size}): describe it by the same network"
-        )
+    _check_network(private, settings)
     if private.defense != settings.defense:
         raise InputError("the store holds templates of another defense: lift with the settings of the store")
     stack: Float32 = np.concatenate([descriptors.offset[:, None], descriptors.basis], axis=1)
     return stack.astype("<f4").tobytes()
+
+
+def _check_name(person: str) -> None:
+    if not isinstance(person, str) or not (
+        0 < len(person) <= _LONGEST_NAME and person.isprintable() and person.strip()
+    ):
+        raise InputError(f"a person is named by 1 to {_LONGEST_NAME} printable characters, got {person!r:.80}")
+
+
+def _check_network(features: Features | PrivateFeatures, settings: Settings) -> None:
+    size = features.descriptors.size if isinstance(features.descriptors, Points | Subspaces) else 0
+    if features.kind != settings.kind or size != settings.size:
+        raise InputError(
+            f"the store holds templates of {settings.kind} (size {settings.size}), this one is of {features.kind}"
+            f" (size {size}): describe it by the same network"
+        )
+
+
+def _enrolled_already(person: str) -> InputError:
+    return InputError(f"{person!r} is enrolled already: revoke that template first, then enroll again")
 
 
 def _digest(person: str, blob: bytes) -> bytes:

@@ -13,6 +13,7 @@ from featveil.metrics import Leakage
 from featveil.metrics.reconstruction import Reconstruction
 from featveil.reports.page import Count, LeakRow, Row, Run, WordRow, Words, _leak_headline, render
 from featveil.reports.page_concealed import ConcealedPart
+from featveil.reports.page_faces import FaceRow, FacesPart
 from featveil.reports.page_views import ViewRow
 
 VOID = {"meta", "img", "br", "link"}
@@ -38,7 +39,9 @@ def run() -> Run:
     hidden = ConcealedPart(95, 85, "94%", picture, Leakage(100, 0.4, 0.3, 0.92, 0.95, 0.88, 2, 1), undone)
     sizes = (3_082_264, 640_000)
     pictures = (picture,) * 6
-    return Run(*pictures, Count(100, 90), rows, 4, words, hidden, attacks, views, None, private, *sizes, 12.3)
+    copies = [FaceRow("as <it> is", picture, 0.0, 0.0), FaceRow("blurred", picture, 0.5, 0.92)]
+    faces = FacesPart(copies, 16, 1.17, 0.9, 750, [("raw", {"knn": 100}), ("hybrid+", {"knn": 11, "trained": 99})], 100)
+    return Run(*pictures, Count(100, 90), rows, 4, words, hidden, attacks, views, None, faces, private, *sizes, 12.3)
 
 
 class Page(HTMLParser):
@@ -67,7 +70,7 @@ def test_page_is_whole_and_loads_nothing(run: Run) -> None:
     text = render(run)
     page = Page(text)
     assert page.open == []
-    assert len(page.loads) == 11
+    assert len(page.loads) == 13
     assert all(value.startswith("data:image/jpeg;base64,") for value in page.loads)
     assert all(page.alts)
     assert not re.search(r"https?://|url\(|@import|<script", text)
@@ -135,3 +138,11 @@ def test_of_attacks_that_are_as_strong_the_headline_is_of_the_one_tried_most() -
     weak = LeakRow("weak", "", Leakage(1200, 0, 0, 0.9, 1.0, 0.9, 1, 1))
     for rows in permutations([few, all_of_them, weak]):
         assert _leak_headline(rows) == "The attack all found 100% of the features exactly."
+
+
+def test_faces_pass_where_they_are_nearer_than_every_stranger(run: Run) -> None:
+    text = render(run)
+    assert "as &lt;it&gt; is" in text
+    assert "raw 0.50, passes<br>private 0.92, <b>refused</b>" in text
+    assert "<tr><th scope='row'>hybrid+</th><td>11</td><td>99</td><td>–</td></tr>" in text
+    assert "right in 50" in text

@@ -41,8 +41,9 @@ class NearestLabels:
         found = nearest(seen, self.known, min(self.k, len(self.known))).indices
         votes = self.labels[found]
         counts = np.zeros((len(votes), int(self.labels.max()) + 1))
-        # A vote at place p counts 1 - p / k^2: less than one vote apart, so that only equal counts are decided by it.
-        weights = 1 - np.arange(votes.shape[1]) / (self.k + 1) ** 2
+        # All that is added to a vote is less than one of them, so that only equal counts are decided by it, and what
+        # is added to the nearest is more than what all others are given together.
+        weights = 1 + 0.25 * 0.5 ** np.arange(votes.shape[1])
         np.add.at(counts, (np.arange(len(votes))[:, None], votes), weights)
         return np.asarray(counts.argmax(axis=1))
 

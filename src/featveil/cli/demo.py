@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from featveil.core import Features, PrivateFeatures
     from featveil.reports.page import Count, Row, Run, Words
     from featveil.reports.page_concealed import ConcealedPart
+    from featveil.reports.page_faces import FacesPart
     from featveil.reports.page_map import MapPart
     from featveil.reports.page_views import ViewRow
     from featveil.reports.pictures import Panel, Picture
@@ -110,7 +111,7 @@ def _run(images: tuple[Path, Path], report: Callable[[int, int], None]) -> "tupl
         report(2 + done, steps)
     private, one_picture, both_picture = shown[_SHOWN]
     found = attack_release(private, query)
-    mapped = _map()
+    mapped, faces = _map(), _faces()
     report(3 + len(rows), steps)
     run = Run(
         query=pictures[0],
@@ -127,6 +128,7 @@ def _run(images: tuple[Path, Path], report: Callable[[int, int], None]) -> "tupl
         attacks=[LeakRow(name, ATTACKS[name].summary, outcome.leakage) for name, outcome in found.items()],
         views=_views(private, query, pictures[0], found),
         map=mapped,
+        faces=faces,
         release=private,
         file_bytes=len(encode(private)),
         raw_bytes=len(encode(query)),
@@ -240,6 +242,23 @@ def _map() -> "MapPart | None":
     views = list(render_scene(VIEWS, SIZE).images.values())
     return MapPart(
         rows, draw_models({room.scheme.partition(",")[0]: room.model for room in rooms}), views[0], views[QUERY]
+    )
+
+
+def _faces() -> "FacesPart":
+    """A private template of a face: who passes for her, and what attackers say of her."""
+    from featveil.reports.page_faces import FaceRow, FacesPart
+    from featveil.tasks.demo_faces import DIMENSION, LIFTS, show_faces
+
+    found = show_faces()
+    return FacesPart(
+        [FaceRow(**vars(one)) for one in found.copies],
+        DIMENSION,
+        found.raw_stranger,
+        found.private_stranger,
+        found.strangers,
+        [(one.strategy, one.right) for one in found.guesses],
+        LIFTS,
     )
 
 

@@ -35,6 +35,10 @@ def demo_facts(run: "Run", out: Path) -> dict[str, Any]:
         "attacks": [{"attack": row.attack, **vars(row.leakage)} for row in run.attacks],
         "views": [{"attack": attack, **score._asdict()} for attack, score in run.scored_views],
         "map": None if run.map is None else [vars(row) for row in run.map.rows],
+        "faces": {
+            "verified": {row.name: row.private < run.faces.private_stranger for row in run.faces.copies},
+            "gender_named_right": dict(run.faces.guesses),
+        },
     }
 
 
@@ -69,4 +73,6 @@ def demo_text(run: "Run", out: Path) -> str:
         f"map of {row.scheme}: {row.registered} of {row.images} images, {row.points:,} points"
         for row in (run.map.rows if run.map else ())
     ]
+    passed = sum(row.private < run.faces.private_stranger for row in run.faces.copies)
+    lines.append(f"face template         {passed} of {len(run.faces.copies)} copies of the photograph pass")
     return "\n".join([*lines, f"Open {(out / 'index.html').resolve()}"])

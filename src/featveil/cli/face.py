@@ -108,7 +108,8 @@ def enroll(
     from featveil.tasks.face_templates import defense_of, templates
 
     opened, settings = open_store(store)
-    if (everyone is None) == (person is None or photo is None):
+    incomplete = person is None or photo is None
+    if incomplete if everyone is None else (person, photo, name) != (None, None, None):
         raise InputError("name a person and a face, or a file of faces with --everyone")
     if everyone is not None:
         faces = first_of_everyone(everyone, settings)
@@ -116,6 +117,7 @@ def enroll(
         assert person is not None
         assert photo is not None
         faces = [(person, face_of(photo, name, settings, model, mean, scale, largest))]
+    opened.check_new(faces)  # before they use a pool up
     defense = defense_of(settings, _among(among, settings), attribute)
     with progress("enrolled") as report:
         made = opened.enroll(_counted(templates(faces, defense), len(faces), report))

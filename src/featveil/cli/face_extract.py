@@ -8,6 +8,7 @@ import typer
 from featveil.cli.console import Json, complain, progress, show
 from featveil.cli.face_inputs import Largest, Mean, Model, Scale, network_of
 from featveil.core.errors import InputError
+from featveil.core.files import check_folder
 
 if TYPE_CHECKING:
     from featveil.tasks.face_templates import LeftOut
@@ -35,6 +36,7 @@ def extract(
         raise InputError("--largest and --all exclude each other")
     if out.suffix.lower() != ".npz":
         raise InputError(f"descriptors are written to an .npz file, got {out}")
+    check_folder(out.parent)  # before the work
     network = network_of(model, mean, scale)
     is_bin = [path.suffix.lower() == ".bin" for path in images]
     left_out: list[LeftOut] = []

@@ -4,6 +4,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.markup import escape
 
 from featveil.cli.console import Json, show, table
 from featveil.cli.face_inputs import Largest, Mean, Model, Name, Person, Photo, Scale, Store, face_of, open_store
@@ -57,7 +58,7 @@ def identify(
     """
     opened, settings = open_store(store)
     found = opened.identify(face_of(photo, name, settings, model, mean, scale, largest), top)
-    rows: list[tuple[object, ...]] = [(one.person, f"{one.distance:.4f}", _word(one)) for one in found]
+    rows: list[tuple[object, ...]] = [(escape(one.person), f"{one.distance:.4f}", _word(one)) for one in found]
     people = [{**asdict(one), "accepted": one.accepted} for one in found]
     show({"store": str(store), "nearest": people}, json, table("person", "distance", "", rows=rows))
     if found[0].accepted is not True:

@@ -58,10 +58,14 @@ def add(pool: PoolFile, photographs: Photographs, max_features: MostFeatures = 2
 
     Example: featveil pool add device.pool holidays/
     """
+    from featveil.core.kinds import is_face
     from featveil.pool import Pool
 
     opened = Pool(pool)
     kind = opened.holdings().kind
+    if any((path.suffix.lower() in _ARRAYS) != is_face(kind) for path in photographs):
+        wanted = "face descriptors (.npz, .npy)" if is_face(kind) else "photographs"
+        raise InputError(f"the pool is for {kind} descriptors: add {wanted}")
     _show(pool, opened.add(_descriptors(photographs, kind, max_features)), json)
 
 

@@ -58,9 +58,9 @@ class SqliteFile:
 
         Unless the file is `new` it is checked first. Raises InputError or FormatError.
         """
-        if not self.path.is_file():
-            raise InputError(f"{self.noun} {self.path} does not exist: {self.missing}")
         try:
+            if not self.path.is_file():
+                raise InputError(f"{self.noun} {self.path} does not exist: {self.missing}")
             address = f"{self.path.absolute().as_uri()}?mode=rw"
             with closing(sqlite3.connect(address, self.wait, isolation_level=None, uri=True)) as connection:
                 for statement in (*_PRAGMAS, begin):
@@ -80,12 +80,16 @@ class SqliteFile:
         (application,) = connection.execute("PRAGMA application_id").fetchone()
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         if application != self.application:
+            if self.path.stat().st_size == 0:
+                raise FormatError(f"{self.noun} {self.path} is empty, its making was interrupted: delete it first")
             raise FormatError(f"{self.path} is not a {self.noun} of featveil: name another file")
         if version != self.version:
             raise FormatError(f"{self.noun} {self.path} has version {version}: update featveil")
         # Anything beside these tables, such as a trigger, could change what is written.
         schema = connection.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid").fetchall()
-        if schema != [(statement,) for statement in self.tables]:
+        (page,) = connection.execute("PRAGMA page_size").fetchone()
+        # SQLite itself takes the rest of a page that was cut off for zeros.
+        if schema != [(statement,) for statement in self.tables] or self.path.stat().st_size % page:
             raise self.damage()
 
     def _refusal(self, error: sqlite3.Error | OSError) -> FeatveilError:

@@ -18,6 +18,7 @@ from featveil.distances.orthonormal import length, orthonormalise, remove
 
 _CHUNK = 2048
 _ROUNDING = 2e-6  # a basis this close to orthonormal is as good as float32 can hold
+_NOTHING = 1e-36  # squared length that is rounding noise, and whose inverse float32 can hardly hold
 FAR = np.float32(1e30)  # squared length of padding columns: never nearest, and still finite
 
 
@@ -39,6 +40,14 @@ class Frames:
     def rows(self) -> int:
         """Vectors in each stack: 1 + the dimension, padding included."""
         return int(self.stack.shape[1])
+
+    @property
+    def reach(self) -> float:
+        """The largest squared length of a d0, also where points count with norm 0."""
+        if self.norms.any():
+            return float(self.norms.max())
+        points = self.stack[:, 0].astype(np.float64)
+        return float(np.einsum("nd,nd->n", points, points).max(initial=0.0))
 
     @cached_property
     def flat(self) -> Float32:
@@ -85,8 +94,8 @@ class Pair:
         return Pair(_scaled(first, self.scale), self.second, self.centre, self.scale)
 
 
-def frame(a: Flats, b: Flats) -> Pair:
-    """Bring two sets of descriptors to a common origin and scale.
+def frame(a: Flats, b: Flats, room: float = 1.0) -> Pair:
+    """Bring two sets of descriptors to a common origin and scale, where the farthest one has length 1 / `room`.
 
     Raises InputError when their sizes differ, or when every two of the subspaces would meet (m1 + m2 >= d).
     """
@@ -103,8 +112,8 @@ def frame(a: Flats, b: Flats) -> Pair:
     else:
         rows_a, rows_b = _padded(a.dimension, b.dimension)
         first, second = _frames(a, centre, rows_a), _frames(b, centre, rows_b)
-    largest = max(first.norms.max(initial=0.0), second.norms.max(initial=0.0))
-    scale = float(np.sqrt(largest)) or 1.0
+    largest = max(first.reach, second.reach)
+    scale = room * float(np.sqrt(largest)) if largest > _NOTHING else 1.0
     return Pair(_scaled(first, scale), _scaled(second, scale), centre, scale)
 
 

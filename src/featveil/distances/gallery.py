@@ -28,7 +28,7 @@ class Gallery:
             return nearest(queries, self.entries, k)
         prepared, walker = self._for(queries)
         pair = prepared.replaced(queries)
-        if pair.first.norms.max() > _ROOM**2:  # the kernel's error is known for what lies within the scale
+        if pair.first.reach > 1:  # the kernel's error is known for what lies within the scale
             return nearest(queries, self.entries, k)
         compared = Comparison(queries, self.entries, pair, walker.against(pair.first))
         return searched(compared, k)[0]
@@ -37,7 +37,7 @@ class Gallery:
         """The entries, ready for queries of that dimension."""
         m = queries.dimension
         if m not in self._prepared:
-            pair = frame(_nothing(m, queries.size), self.entries)
+            pair = frame(_nothing(m, queries.size), self.entries, _ROOM)
             self._prepared[m] = pair, Walker(pair.first, pair.second)
         return self._prepared[m]
 

@@ -182,10 +182,10 @@ def _rank_listed(
     """The k nearest of the listed `columns` (len(rows), k + SPARE) of each of `rows`; -1 stands for none.
 
     `values` are what the kernel found, sorted. Those that its error could swap, or near zero, are computed in float64;
-    the others keep their distances.
+    the others keep their distances. Where it was unsure of one, whose place is unknown, all are computed.
     """
     apart = np.diff(values, axis=1) >= MARGIN
-    close = values < NEAR_ZERO
+    close = (values < NEAR_ZERO) | (values[:, :1] < 0)
     close[:, 1:] |= ~apart
     close[:, :-1] |= ~apart
     distances = np.where(columns >= 0, np.sqrt(values.clip(0), dtype=np.float64) * compared.pair.scale, np.inf)

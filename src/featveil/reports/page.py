@@ -12,6 +12,7 @@ from featveil.metrics import CLOSE, NEAR, Leakage
 from featveil.metrics.reconstruction import Reconstruction
 from featveil.reports import page_map
 from featveil.reports.page_concealed import ConcealedPart, concealed_section
+from featveil.reports.page_faces import FacesPart, faces_section
 from featveil.reports.page_views import ViewRow, views_section
 from featveil.reports.pictures import Picture, embedded
 
@@ -85,6 +86,7 @@ class Run:
     attacks: Sequence[LeakRow]
     views: Sequence[ViewRow] | str  # what attackers see, or why that was not painted
     map: page_map.MapPart | None  # None without pycolmap
+    faces: FacesPart
     release: PrivateFeatures
     file_bytes: int
     raw_bytes: int
@@ -123,6 +125,7 @@ def render(run: Run) -> str:
     values |= _word_values(run.words, run.raw)
     values["concealed"] = concealed_section(run.concealed)
     values["views"] = views_section(run.views)
+    values["faces"] = faces_section(run.faces)
     values["map"] = page_map.MISSING if run.map is None else _map_section(run.map)
     for name, count in counts.items():
         values |= {f"{name}_matches": f"{count.matches:,}", f"{name}_inliers": f"{count.inliers:,}"}

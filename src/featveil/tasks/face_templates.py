@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,11 +104,14 @@ def defense_of(settings: Settings, among: Path, attribute: str | None = None) ->
     """The defense of a store, with the faces in `among`; raises InputError where those are not the ones it had."""
     spec = settings.defense
     if spec["name"] == HARDENED:
-        return Hardened(int(str(spec["confounders"])), settings.dimension, Pool(among)).for_kind(settings.kind)
-    made = Lifting(str(spec["strategy"]), settings.dimension, database=load_others(among, settings.kind, attribute))
+        confounders = cast(Any, spec.get("confounders"))  # checked by what is made of it
+        return Hardened(confounders, settings.dimension, Pool(among)).for_kind(settings.kind)
+    made = Lifting(str(spec.get("strategy")), settings.dimension, database=load_others(among, settings.kind, attribute))
     made = made.for_kind(settings.kind)
     if made.spec() != spec:
-        raise InputError(f"{among} does not hold the faces that this store hides others among: give those")
+        raise InputError(
+            f"{among} does not hold the faces that this store hides others among: give those, with the same --attribute"
+        )
     return made
 
 
@@ -123,6 +127,10 @@ def parallel_probe(probe: Features, template: PrivateFeatures) -> PrivateFeature
     """What may be sent of a probe: its descriptor lifted along the directions of the template it is compared with."""
     if not isinstance(template.descriptors, Subspaces):
         raise InputError("a template is a subspace")
+    if probe.kind != template.kind:
+        raise InputError(
+            f"the template is of {template.kind}, the probe of {probe.kind}: describe it by the same network"
+        )
     lifted = parallel(probe.descriptors, template.descriptors, SecureRandomness())
     return replace(template, descriptors=lifted)
 
@@ -161,6 +169,8 @@ def calibrate(
             f" {strangers:,}: give more faces, or ask for a higher FAR"
         )
     rates = error_rates(distances, same)
+    if rates.threshold(far) == -np.inf:
+        raise InputError(f"more than {far:g} of the strangers are as near as can be: are photographs there twice?")
     return Calibration(far, rates.threshold(far), strangers, mated, rates.true_accept_rate(far))
 
 
