@@ -109,3 +109,28 @@ def test_unusable_labels_are_refused(attacker: NearestLabels | TrainedLabels) ->
     for wrong in ([0, 1], [0, 1, -1, 0], [0.5, 1, 0, 0]):
         with pytest.raises(InputError):
             attacker.fit(points, np.array(wrong))
+
+
+def test_the_ridge_is_chosen_by_leaving_out_as_a_plain_loop_does() -> None:
+    from featveil.attacks import attributes
+
+    rng = np.random.default_rng(0)
+    features = rng.standard_normal((30, 50)).astype(np.float32)
+    own = (features[:, 0] + rng.standard_normal(30) > 0).astype(np.int64)
+    centred = features - features.mean(axis=0, dtype=np.float64)
+    scale = float((centred**2).sum() / 30)
+
+    def guess_without(row: int, ridge: float) -> int:
+        kept = np.arange(30) != row
+        middle = features[kept].mean(axis=0, dtype=np.float64)
+        inner, targets = features[kept] - middle, np.eye(2)[own[kept]]
+        usual = targets.mean(axis=0)
+        weights = inner.T @ np.linalg.solve(inner @ inner.T + ridge * scale * np.eye(29), targets - usual)
+        return int(((features[row] - middle) @ weights + usual).argmax())
+
+    right = [sum(guess_without(row, ridge) == own[row] for row in range(30)) for ridge in attributes._RIDGES]
+    best = attributes._RIDGES[int(np.argmax(right))]
+    targets = np.eye(2)[own] - np.eye(2)[own].mean(axis=0)
+    expected = centred.T @ np.linalg.solve(centred @ centred.T + best * scale * np.eye(30), targets)
+    weights, _, _ = attributes._fitted(features, [own])[0]
+    np.testing.assert_allclose(weights, expected, atol=1e-8)

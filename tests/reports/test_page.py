@@ -121,7 +121,7 @@ def test_what_the_attacker_sees(run: Run) -> None:
     unseen = replace(run.concealed, view="too <narrow")
     without = Run(**{**vars(run), "views": "too <narrow", "concealed": unseen})
     page = render(without)
-    assert page.count("was not painted: too &lt;narrow.") == 2 and len(Page(page).loads) == 8
+    assert page.count("was not painted: too &lt;narrow.") == 2 and len(Page(page).loads) == 10
     assert without.scored_views == []
 
 

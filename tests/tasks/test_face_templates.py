@@ -359,6 +359,13 @@ class TestCalibrating:
         with pytest.raises(InputError, match="strangers are as near as can be: are photographs there twice"):
             calibrate(same, None, of_lifting(others), others, 0.01)
 
+    def test_faces_that_others_are_hidden_among(self, others: Path) -> None:
+        """They lie in the subspaces themselves, 2 of 60 in each: those are no strangers to find a threshold on."""
+        mates = replace(OTHERS, names=tuple(f"P{row // 2}_{row % 2:04d}" for row in range(60)))
+        with pytest.raises(InputError, match="or are these the faces that others are hidden among"):
+            calibrate(mates, None, of_lifting(others), others, 0.01)
+        assert calibrate(mates, None, of_lifting(others), others, 0.2).threshold > 0.1
+
     @pytest.mark.parametrize("rows", [[0, 1, 2], [0, 3, 6], [0]])
     def test_people_with_several_photographs_are_needed(self, others: Path, rows: list[int]) -> None:
         with pytest.raises(InputError, match="a threshold is found on people with several photographs"):

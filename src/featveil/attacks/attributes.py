@@ -99,14 +99,15 @@ def canonical_features(seen: Flats) -> Float32:
         made[part, :d] = offset
         made[part, d:] = projector[:, rows, columns] * factors
     # Both parts alike in how much they vary, else the larger one would be all that is looked at.
-    made[:, :d] *= np.sqrt(seen.dimension + 1)
+    made[:, :d] *= 3 * np.sqrt(seen.dimension + 1)
     return made
 
 
 def _fitted(features: Float32, many: list[Integers]) -> list[tuple[Float64, Float64, Float64]]:
     """Weights (f, labels), the mean features (f,) and the shares of the labels for each attribute.
 
-    In the dual: with K = X Xt and G = (K + r I)^-1, the residual of example i when it is left out is (G y)_i / G_ii.
+    In the dual: with K = X Xt of centred features and G = (K + r I)^-1, the residual of example i, when left out, is
+    r (G y)_i / (r G_ii - 1 / n), of which 1 / n is the part of the mean.
     """
     middle = features.mean(axis=0, dtype=np.float64)
     centred = features.astype(np.float64) - middle
@@ -121,7 +122,8 @@ def _fitted(features: Float32, many: list[Integers]) -> list[tuple[Float64, Floa
         for ridge in _RIDGES:
             inverse = 1 / (lengths.clip(0) + ridge * scale)
             solved = axes @ (inverse[:, None] * turned)
-            left_out = targets - solved / (axes**2 @ inverse)[:, None]
+            kept = ridge * scale * (axes**2 @ inverse) - 1 / len(lengths)
+            left_out = targets - ridge * scale * solved / np.maximum(kept, 1e-12)[:, None]
             right = float((left_out.argmax(axis=1) == labels).mean())
             if right > best:
                 best, chosen = right, solved

@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 
 from featveil.core import DatasetError, InputError
 from featveil.core.arrays import Integers
-from featveil.datasets.faces import FaceSet
+from featveil.datasets.faces import FaceSet, without_suffix
 
 FOLDS = 10
 _LARGEST_FILE = 2**28
+_DIGITS = 9  # of a fold or a count
 _Named = tuple[str, str, bool, int]
 
 
@@ -51,7 +52,7 @@ def load_pairs(path: str | Path, faces: FaceSet) -> FacePairs:
     try:
         if path.stat().st_size > _LARGEST_FILE:
             raise DatasetError(f"{path} is larger than any list of pairs")
-        lines = [line.split("#")[0].replace(",", " ").split() for line in path.read_text("utf-8").splitlines()]
+        lines = [line.split("#")[0].replace(",", " ").split() for line in path.read_text("utf-8-sig").splitlines()]
     except OSError as error:
         raise InputError(f"cannot read pairs {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
@@ -59,10 +60,13 @@ def load_pairs(path: str | Path, faces: FaceSet) -> FacePairs:
     lines = [line for line in lines if line]
     if not lines:
         raise DatasetError(f"{path} holds no pairs")
-    is_lfw = len(lines[0]) <= 2 and all(word.isdigit() for word in lines[0])
+    is_lfw = len(lines[0]) <= 2 and all(_is_number(word) for word in lines[0])
     named = _lfw(lines, path) if is_lfw else [_listed(line, path) for line in lines]
-    if all(fold < 0 for *_, fold in named):
-        named = [(a, b, same, place * FOLDS // len(named)) for place, (a, b, same, _) in enumerate(_mixed(named))]
+    without = sum(fold < 0 for *_, fold in named)
+    if 0 < without < len(named):
+        raise DatasetError(f"{path} names the folds of some pairs only: name all of them, or none")
+    if without:
+        named = _dealt(named)
     return _found(named, faces, path)
 
 
@@ -103,36 +107,45 @@ def _lfw(lines: list[list[str]], path: Path) -> list[_Named]:
     return made
 
 
+def _is_number(word: str) -> bool:
+    return word.isdecimal() and len(word) <= _DIGITS
+
+
 def _listed(line: list[str], path: Path) -> _Named:
-    well_formed = len(line) in (3, 4) and line[2] in ("0", "1") and (len(line) == 3 or line[3].isdecimal())
+    well_formed = len(line) in (3, 4) and line[2] in ("0", "1") and (len(line) == 3 or _is_number(line[3]))
     if not well_formed:
         raise DatasetError(f"a line of {path} is no pair: expected two photographs, 0 or 1, and maybe a fold")
     return line[0], line[1], line[2] == "1", int(line[3]) if len(line) == 4 else -1
 
 
-def _mixed(named: Sequence[_Named]) -> list[_Named]:
-    """Both sorts spread evenly over the list, each in its order, so that every fold has both."""
+def _dealt(named: Sequence[_Named]) -> list[_Named]:
+    """Folds for each sort by itself, in its order, so that every fold has both where there are enough."""
     places = {True: 0, False: 0}
     counts = {sort: sum(pair[2] == sort for pair in named) for sort in places}
-    keys = []
-    for pair in named:
-        keys.append((places[pair[2]] + 0.5) / counts[pair[2]])
-        places[pair[2]] += 1
-    return [named[index] for index in np.argsort(keys, kind="stable")]
+    dealt = []
+    for a, b, same, _ in named:
+        dealt.append((a, b, same, places[same] * FOLDS // counts[same]))
+        places[same] += 1
+    return dealt
 
 
 def _found(named: Sequence[_Named], faces: FaceSet, path: Path) -> FacePairs:
-    """Photographs by their names, with or without folder and suffix."""
-    rows: dict[str, int] = {}
+    """Photographs by their names, with or without folder and suffix; raises DatasetError where two could be meant."""
+    exact = {name: row for row, name in enumerate(faces.names)}
+    short: dict[str, set[int]] = {}
     for row, name in enumerate(faces.names):
-        for called in (name, str(PurePath(name).with_suffix("")) if PurePath(name).name else name, PurePath(name).stem):
-            rows.setdefault(called, row)
+        bare = without_suffix(name)
+        for called in (bare, PurePath(bare).name):
+            short.setdefault(called, set()).add(row)
 
     def row_of(name: str) -> int:
-        plain = PurePath(name)
-        for called in (name, str(plain.with_suffix("")) if plain.name else name):
-            if called in rows:
-                return rows[called]
+        for called in (name, without_suffix(name)):
+            if called in exact:
+                return exact[called]
+            if called in short:
+                if len(short[called]) > 1:
+                    raise DatasetError(f"{path} names {name!r:.120}, which may be any of several faces: add its folder")
+                return min(short[called])
         raise DatasetError(f"{path} names {name!r:.120}, which is not among the {len(faces):,} faces")
 
     first, second = np.array([(row_of(a), row_of(b)) for a, b, *_ in named]).T

@@ -13,21 +13,23 @@ import re
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from featveil.core import DatasetError, FormatError, InputError
+from featveil.core import DatasetError, FeatveilError, FormatError, InputError
 from featveil.core.arrays import Float32, Integers, floats, integers
 from featveil.core.features import check_kind
 from featveil.core.files import replacing
 from featveil.core.kinds import face_kind
+from featveil.extractors.images import IMAGE_SUFFIXES
 
 _VALUES = ("embedding", "embeddings", "descriptors")
 _NAMES = ("names", "files")
 _PAIRS = ("first", "second", "same", "fold")
+_RESERVED = {*_VALUES, *_NAMES, *_PAIRS, "model", "file", "allow_pickle"}  # the last two are np.savez's own
 _LARGEST = 2**33  # bytes that a file may unpack to
 _NUMBERED = re.compile(r"_\d{4}$")  # as LFW numbers the photographs of a person
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -52,14 +54,14 @@ class FaceSet:
         values: Float32 = floats("face descriptors", self.values, (None, None))
         if 0 in values.shape:
             raise InputError(f"there is no face descriptor: the array has shape {values.shape}")
-        norms = np.linalg.norm(values, axis=1, keepdims=True)
+        norms = np.linalg.norm(values.astype(np.float64), axis=1, keepdims=True)
         if not norms.all():
             raise InputError(f"face descriptor {int(np.argmin(norms))} has zero norm: remove it first")
         object.__setattr__(self, "values", floats("face descriptors", values / norms, values.shape))
         if len(self.names) != len(values) or len(set(self.names)) != len(values):
             raise InputError(f"{len(values)} face descriptors need as many different names")
-        for name, labels in self.attributes.items():
-            integers(f"attribute {name}", labels, (len(values),))
+        labels = {name: integers(f"attribute {name}", one, (len(values),)) for name, one in self.attributes.items()}
+        object.__setattr__(self, "attributes", labels)
 
     def __len__(self) -> int:
         return len(self.values)
@@ -90,8 +92,14 @@ class FaceSet:
 
 def person_of(name: str) -> str:
     """The person on a photograph called `name`: its folder, else what comes before its number."""
-    folder = Path(name).parent.name
-    return folder or _NUMBERED.sub("", Path(name).stem)
+    folder = PurePath(name).parent.name
+    return folder or _NUMBERED.sub("", PurePath(without_suffix(name)).name)
+
+
+def without_suffix(name: str) -> str:
+    """The name of a photograph without .jpg and the like; other dots belong to it, as in George_W._Bush_0001."""
+    path = PurePath(name)
+    return str(path.with_suffix("")) if path.suffix.lower() in IMAGE_SUFFIXES else name
 
 
 def load_faces(path: str | Path, kind: str = "face") -> FaceSet:
@@ -106,18 +114,16 @@ def load_faces(path: str | Path, kind: str = "face") -> FaceSet:
     if found is None:
         raise DatasetError(f"{path} holds no face descriptors: expected an array called {' or '.join(_VALUES)}")
     values = arrays[found]
-    if values.ndim != 2:
+    if values.ndim != 2 or 0 in values.shape:
         raise DatasetError(f"face descriptors must be rows (n, d), {path} has shape {values.shape}")
-    named = next((arrays[name] for name in _NAMES if name in arrays), None)
-    names = tuple(map(str, range(len(values)) if named is None else named.ravel()))
     model = _model(arrays.get("model"), path)
     try:
         return FaceSet(
-            values.astype(np.float32),
-            names,
+            values,
+            _names(arrays, len(values)),
             kind if model is None else face_kind(model),
             _attributes(arrays, len(values)),
-            {name: arrays[name].astype(np.int64) for name in _PAIRS if name in arrays},
+            {name: integers(name, _whole(arrays[name]), arrays[name].shape) for name in _PAIRS if name in arrays},
             model,
         )
     except InputError as error:
@@ -125,7 +131,10 @@ def load_faces(path: str | Path, kind: str = "face") -> FaceSet:
 
 
 def save_faces(faces: FaceSet, path: str | Path) -> None:
-    """Write `faces` to an .npz file, all of it or nothing."""
+    """Write `faces` to an .npz file, all of it or nothing; raises InputError where an attribute cannot be called so."""
+    taken = sorted(_RESERVED & faces.attributes.keys())
+    if taken:
+        raise InputError(f"an attribute cannot be called {taken[0]!r} in an .npz file of faces: rename it")
     arrays: dict[str, Any] = {"embedding": faces.values, "names": np.array(faces.names)}
     arrays |= dict(faces.attributes) | dict(faces.pairs)
     if faces.model is not None:
@@ -134,14 +143,32 @@ def save_faces(faces: FaceSet, path: str | Path) -> None:
         np.savez(file, **arrays)
 
 
+def _names(arrays: Mapping[str, NDArray[Any]], n: int) -> tuple[str, ...]:
+    """What the photographs are called, else their numbers."""
+    named = next((arrays[name] for name in _NAMES if name in arrays), None)
+    if named is None:
+        return tuple(map(str, range(n)))
+    if named.size != n or named.dtype.kind not in "USiu":  # before any is touched: empty text takes no room in a file
+        raise InputError(f"{n} face descriptors need as many names, as text")
+    try:
+        return tuple(one.decode() if isinstance(one, bytes) else str(one) for one in named.ravel().tolist())
+    except UnicodeDecodeError as error:
+        raise InputError("names that are stored as bytes must be UTF-8") from error
+
+
 def _attributes(arrays: Mapping[str, NDArray[Any]], n: int) -> dict[str, Integers]:
     """Arrays (n,) of whole numbers that are nothing else."""
     known = {*_VALUES, *_NAMES, *_PAIRS}
     return {
-        name: array.astype(np.int64)
+        name: _whole(array)
         for name, array in arrays.items()
         if name not in known and array.shape == (n,) and array.dtype.kind in "iub"
     }
+
+
+def _whole(array: NDArray[Any]) -> NDArray[Any]:
+    """True and false as 1 and 0; anything else as it is."""
+    return array.astype(np.int64) if array.dtype == np.bool_ else array
 
 
 def _arrays(path: Path) -> dict[str, NDArray[Any]]:
@@ -149,13 +176,17 @@ def _arrays(path: Path) -> dict[str, NDArray[Any]]:
         raise InputError(f"there is no file {path}")
     try:
         if path.suffix.lower() == ".npy":
-            return {"embedding": np.load(path, allow_pickle=False)}
+            with path.open("rb") as file:
+                return {"embedding": np.lib.format.read_array(file, allow_pickle=False)}
         with zipfile.ZipFile(path) as archive:
             if sum(entry.file_size for entry in archive.infolist()) > _LARGEST:
                 raise FormatError(f"{path} unpacks to more than {_LARGEST >> 30} GiB: split it")
         with np.load(path, allow_pickle=False) as content:
-            return {name: content[name] for name in content.files}
-    except (OSError, ValueError, EOFError, SyntaxError, KeyError, zipfile.BadZipFile, MemoryError) as error:
+            members = {name: content[name] for name in content.files}
+        return {name: one for name, one in members.items() if isinstance(one, np.ndarray)}  # other files come as bytes
+    except FeatveilError:
+        raise
+    except Exception as error:  # NumPy, zipfile, and what unpacks and parses for them raise a dozen sorts
         raise FormatError(f"{path} is not a readable .npz or .npy file of plain arrays") from error
 
 

@@ -6,6 +6,7 @@ Python's machine: the one below knows lists, tuples, bytes and booleans, and ref
 
 import pickletools
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -19,6 +20,8 @@ from featveil.extractors.faces import SIDE
 
 _LARGEST_FILE = 2**31
 _MOST_PICTURES = 1_000_000
+_MOST_OPCODES = 8 * _MOST_PICTURES  # an entry takes two or three; an empty list, of one byte, takes 56 in memory
+_LARGEST_PICTURE = 2**18  # bytes of one encoded picture: what unpacks to a thousand times as much still fits in memory
 _NOTHING = ("PROTO", "FRAME", "STOP")
 _BYTES = ("BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "BINSTRING", "SHORT_BINSTRING")
 _TUPLES = {"EMPTY_TUPLE": 0, "TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
@@ -42,7 +45,10 @@ class AlignedPairs:
         import cv2
 
         for place, encoded in enumerate(self.pictures):
-            image = cv2.imdecode(np.frombuffer(encoded, np.uint8), cv2.IMREAD_COLOR)
+            image = None
+            if 0 < len(encoded) <= _LARGEST_PICTURE:
+                with suppress(cv2.error):  # a picture that claims too many pixels
+                    image = cv2.imdecode(np.frombuffer(encoded, np.uint8), cv2.IMREAD_COLOR)
             if image is None or image.shape[:2] != (SIDE, SIDE):
                 found = "no picture" if image is None else f"a picture of {image.shape[1]} x {image.shape[0]} pixels"
                 raise FormatError(f"entry {place} is {found}, not a face of {SIDE} x {SIDE}")
@@ -79,7 +85,9 @@ def _plain(content: bytes) -> Any:
     """What a pickle of plain data holds; raises ValueError at the first opcode of any other kind."""
     stack: list[Any] = []
     memo: dict[int, Any] = {}
-    for opcode, found, _ in pickletools.genops(content):
+    for count, (opcode, found, _) in enumerate(pickletools.genops(content)):
+        if count >= _MOST_OPCODES:
+            raise ValueError("too many opcodes")
         name, argument = opcode.name, cast(Any, found)
         if name in _BYTES:
             stack.append(argument if isinstance(argument, bytes) else argument.encode("latin-1"))
@@ -95,9 +103,9 @@ def _plain(content: bytes) -> Any:
             entries = _since_mark(stack)
             stack.append(entries if name == "LIST" else tuple(entries))
         elif name in _TUPLES:
-            count = _TUPLES[name]
-            entries = stack[len(stack) - count :]
-            del stack[len(stack) - count :]
+            start = len(stack) - _TUPLES[name]
+            entries = stack[start:]
+            del stack[start:]
             stack.append(tuple(entries))
         elif name in ("APPEND", "APPENDS"):
             added = [stack.pop()] if name == "APPEND" else _since_mark(stack)

@@ -6,7 +6,7 @@ With LR(s) the likelihood ratio of a score s between mated and non-mated templat
     D_sys = integral of p(s | mated) D(s) ds                           0: never, 1: each pair is told
 
 Densities are histograms with as many bins as their authors take. Bins are few where scores are, because every empty
-one looks like a link: with n scores of one distribution D_sys comes out at about the root of bins / n instead of 0.
+one looks like a link: with n scores of one distribution D_sys comes out at some 0.3 sqrt(bins / n) instead of 0.
 """
 
 import numpy as np

@@ -93,7 +93,11 @@ def best_threshold(distances: Float64, same: NDArray[np.bool_]) -> float:
     gain = np.concatenate([[0], right - wrong])
     best = int(np.argmax(gain))
     bounds = np.concatenate([[levels[0]], levels, [levels[-1]]])
-    return float((bounds[best] + bounds[best + 1]) / 2) if best > 0 else float(np.nextafter(levels[0], -np.inf))
+    if best == 0:
+        return float(np.nextafter(levels[0], -np.inf))
+    low, high = bounds[best : best + 2]
+    middle = low + (high - low) / 2
+    return float(middle if middle < high else low)  # there is no number between two neighbours
 
 
 def shares_accepted(distances: Float64, thresholds: Sequence[float]) -> list[float]:

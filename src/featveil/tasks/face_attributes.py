@@ -22,7 +22,7 @@ from featveil.core.arrays import Integers
 from featveil.core.records import Parameter, Record
 from featveil.databases import Database
 from featveil.datasets.faces import FaceSet
-from featveil.tasks.faces import HARDENED, RAW, FaceScheme, groups_of_people, lifting_database
+from featveil.tasks.faces import HARDENED, RAW, FaceScheme, apart_from, groups_of_people, lifting_database
 from featveil.tasks.generators import check_seed, generator
 from featveil.tasks.resuming import Key, Plan, Report, resume, versions
 
@@ -141,10 +141,13 @@ class _Victims:
     def _trained(self) -> dict[str, TrainedLabels]:
         own = self.study.split.attacker
         count = min(_MOST_EXAMPLES, 2 * len(own) // 3)
-        known, rest = own.take(np.arange(count)), own.take(np.arange(count, len(own)))
+        order = self.rng.permutation(len(own))  # files may be sorted by a label
+        known, rest = own.take(order[:count]), own.take(order[count:])
         many = [self.study.labels(known, one) for one in self.attributes]
         # Nobody has the faces of a private pool: the attacker hides its own among the rest of them.
-        among = lifting_database(rest, None, self.rng) if self.scheme.strategy == HARDENED else self.database
+        among = self.database
+        if self.scheme.strategy == HARDENED:
+            among = lifting_database(apart_from(rest, known), None, self.rng)
         fitted = TrainedLabels().fit_many(self._hidden(known, self._balanced, among), many)
         return dict(zip(self.attributes, fitted, strict=True))
 

@@ -37,6 +37,7 @@ from featveil.tasks.resuming import Report
 from featveil.templates import Calibration, Settings
 
 ARRAYS = (".npz", ".npy")
+_SAME_PHOTOGRAPH = 1e-4  # distance below which only rounding is left
 _MOST_PHOTOGRAPHS = 3000  # that are compared with each other to find a threshold
 
 
@@ -169,8 +170,11 @@ def calibrate(
             f" {strangers:,}: give more faces, or ask for a higher FAR"
         )
     rates = error_rates(distances, same)
-    if rates.threshold(far) == -np.inf:
-        raise InputError(f"more than {far:g} of the strangers are as near as can be: are photographs there twice?")
+    if rates.threshold(far) < _SAME_PHOTOGRAPH:
+        raise InputError(
+            f"more than {far:g} of the strangers are as near as can be: are photographs there twice, or are these the"
+            " faces that others are hidden among?"
+        )
     return Calibration(far, rates.threshold(far), strangers, mated, rates.true_accept_rate(far))
 
 
