@@ -230,6 +230,17 @@ def test_almost_equal_distances_are_decided_in_float64(m1: int, m2: int, factor:
     check(Gallery(entries).nearest(queries, 3), exact, 2e-5 * factor)
 
 
+@pytest.mark.parametrize("size", [1e-3, 0.1, 512.0])
+@pytest.mark.parametrize("m", [0, 4])
+def test_almost_equal_distances_of_any_size_are_decided_in_float64(m: int, size: float) -> None:
+    rng = np.random.default_rng(11)
+    entries = moved(jittered(random_descriptors(20, m, rng), 120, 3e-6, rng), size)
+    queries = moved(random_descriptors(30, m, rng), size)
+    exact = every_distance(queries, entries)
+    for found in (nearest(queries, entries, 2), Gallery(entries).nearest(queries, 2)):
+        check(found, exact, 2e-5 * size)
+
+
 @pytest.mark.parametrize(("m1", "m2"), [(0, 0), (0, 4), (4, 4), (0, 20), (20, 0)])
 def test_queries_beyond_the_room_are_searched_afresh(m1: int, m2: int, afresh: Watched) -> None:
     rng = np.random.default_rng(5)
