@@ -27,6 +27,7 @@ bench: .venv/.dev  ## measure speed, as ratios in one run
 	$(BIN)/python benchmarks/attacks.py
 	$(BIN)/python benchmarks/lattice.py
 	$(BIN)/python benchmarks/pairs.py
+	$(BIN)/python benchmarks/faces.py
 
 clean:  ## remove everything that make created
 	rm -rf .venv featveil-demo .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -25,6 +25,10 @@ SPARE = 2  # candidates kept beyond the k that are wanted, so that near ties can
 
 _CLEAR, _AMONG_LISTED, _DOUBTFUL = 0, 1, 2  # what the kernel's answer for a row is worth
 
+# So few rows, such as a face to be identified, are decided in float64 at once: their distances take little room, and
+# many near ties (templates that share a confounder) no second pass.
+_FEW = 4
+
 UNSEEN = FAR  # no candidate yet; padding columns hold the same value
 
 
@@ -112,6 +116,8 @@ def searched(compared: Comparison, k: int, columns: bool = False) -> tuple[Neare
         nothing = Nearest(np.full((rows, k), -1, np.int64), np.full((rows, k), np.inf))
         return nothing, np.full(candidates, -1, np.int64)
     walker = compared.walker
+    if rows <= _FEW and not columns and not walker.of_points:
+        return Nearest(*_decide_in_float64(compared, np.arange(rows), k)), np.empty(0, np.int64)
     values = np.full((rows, k + SPARE), UNSEEN, np.float32)
     indices = np.full((rows, k + SPARE), -1, np.int32)
 

@@ -63,6 +63,11 @@ class Walker:
         """How many tiles lie side by side."""
         return len(self._planes)
 
+    @property
+    def of_points(self) -> bool:
+        """Whether both sides are points, for which there is a shorter way."""
+        return self._solve[:2] == (0, 0)
+
     def rows(self, indices: Integers) -> "Walker":
         """A walker over some of the rows and the same columns."""
         return self.against(self.first.take(indices))
