@@ -4,24 +4,33 @@ A template is an affine subspace. A probe is a raw descriptor that stays on the 
 parallel to the template (`featveil.defenses.parallel`); both have the same distance from it, so one threshold serves.
 """
 
-import hashlib
 import json
 import math
 import sqlite3
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
-from featveil.core.arrays import Float32
 from featveil.core.descriptors import Points, Subspaces
-from featveil.core.errors import FormatError, InputError, PrivacyError
-from featveil.core.features import Features, PrivateFeatures, Spec, check_kind
+from featveil.core.errors import FormatError, InputError
+from featveil.core.features import Features, PrivateFeatures, check_kind
 from featveil.core.guarantees import Guarantee
 from featveil.core.sqlite_files import SqliteFile
 from featveil.distances import Gallery, pair_distances
+from featveil.template_records import (
+    Calibration,
+    Settings,
+    Verdict,
+    check_name,
+    check_network,
+    check_parallel,
+    digest_of,
+    encoded,
+)
+
+__all__ = ["Calibration", "Settings", "TemplateStore", "Verdict"]
 
 _APPLICATION, _VERSION = 0x66767473, 1  # "fvts", in the header of the file
 _TABLES = (
@@ -33,50 +42,7 @@ _TABLES = (
 )
 _NOW = "strftime('%Y-%m-%dT%H:%M:%SZ', 'now')"
 _LARGEST_SIZE, _LARGEST_DIMENSION = 65_536, 4096
-_PARALLEL = 1e-3  # how far a direction of a probe may point out of those of the template
-_LONGEST_NAME = 200
 _BATCH = 1000  # templates of a transaction
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What all templates of a store share. `among` is where the faces are that they are hidden among, if known."""
-
-    kind: str
-    size: int
-    defense: Spec
-    model: str | None = None
-    among: str | None = None
-
-    @property
-    def dimension(self) -> int:
-        """Of the subspaces."""
-        return int(str(self.defense["dimension"]))
-
-
-@dataclass(frozen=True)
-class Calibration:
-    """A threshold that accepted a share of at most `far` of `strangers` pairs, and what it did to `mated` ones."""
-
-    far: float
-    threshold: float
-    strangers: int
-    mated: int
-    true_accept_rate: float
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """How far a probe is from a template; `accepted` is None where the store has no threshold yet."""
-
-    person: str
-    distance: float
-    threshold: float | None
-
-    @property
-    def accepted(self) -> bool | None:
-        """Whether the probe is that person."""
-        return None if self.threshold is None else self.distance <= self.threshold
 
 
 class TemplateStore:
@@ -124,8 +90,8 @@ class TemplateStore:
         """Raise InputError for people that `enroll` would refuse, before anything is spent on their templates."""
         settings, enrolled = self.settings(), set(self.people())
         for person, features in faces:
-            _check_name(person)
-            _check_network(features, settings)
+            check_name(person)
+            check_network(features, settings)
             if person in enrolled:
                 raise _enrolled_already(person)
 
@@ -140,8 +106,8 @@ class TemplateStore:
             with self._file.transaction() as connection:
                 settings = self._settings(connection)
                 for person, private in part:
-                    blob = _encoded(person, private, settings)
-                    values = person, blob, _digest(person, blob)
+                    blob = encoded(person, private, settings)
+                    values = person, blob, digest_of(person, blob)
                     try:
                         connection.execute(f"INSERT INTO templates VALUES (NULL, ?, ?, ?, {_NOW})", values)
                     except sqlite3.IntegrityError as error:
@@ -177,7 +143,7 @@ class TemplateStore:
         enrolled, values = self.template(person), self._probe(probe)
         assert isinstance(enrolled.descriptors, Subspaces)
         if isinstance(values, Subspaces):
-            _check_parallel(values, enrolled.descriptors)
+            check_parallel(values, enrolled.descriptors)
             # Parallel subspaces are equally far everywhere. Nearly parallel ones meet: their distance says nothing.
             values = Points(values.offset)
         zero = np.zeros(1, np.int64)
@@ -258,7 +224,7 @@ class TemplateStore:
             if type(person) is not str:
                 raise self._file.damage()
             whole = type(blob) is bytes and len(blob) == 4 * rows * settings.size
-            if not whole or digest != _digest(person, blob):
+            if not whole or digest != digest_of(person, blob):
                 raise FormatError(
                     f"the template of {person!r:.80} in {self._file.path} is damaged: restore the store from a copy,"
                     " or revoke it and enroll again"
@@ -273,7 +239,7 @@ class TemplateStore:
         descriptors = probe.descriptors
         if len(probe) != 1 or not isinstance(descriptors, Points | Subspaces):
             raise InputError(f"a probe is one descriptor, raw or lifted, got {len(probe)}")
-        _check_network(probe, self.settings())
+        check_network(probe, self.settings())
         return descriptors
 
     def _check_text(self, person: str) -> None:
@@ -298,48 +264,5 @@ def _parts(templates: Iterable[tuple[str, PrivateFeatures]]) -> Iterator[list[tu
         yield part
 
 
-def _encoded(person: str, private: PrivateFeatures, settings: Settings) -> bytes:
-    """The bytes of a template: offset and basis; raises InputError where it does not belong to the store."""
-    _check_name(person)
-    if not isinstance(private, PrivateFeatures):
-        raise PrivacyError("only private templates are stored: lift the descriptor first")
-    descriptors = private.descriptors
-    if len(private) != 1 or not isinstance(descriptors, Subspaces):
-        raise InputError(f"a template is one lifted descriptor, got {len(private)}")
-    _check_network(private, settings)
-    if private.defense != settings.defense:
-        raise InputError("the store holds templates of another defense: lift with the settings of the store")
-    stack: Float32 = np.concatenate([descriptors.offset[:, None], descriptors.basis], axis=1)
-    return stack.astype("<f4").tobytes()
-
-
-def _check_name(person: str) -> None:
-    if not isinstance(person, str) or not (
-        0 < len(person) <= _LONGEST_NAME and person.isprintable() and person.strip()
-    ):
-        raise InputError(f"a person is named by 1 to {_LONGEST_NAME} printable characters, got {person!r:.80}")
-
-
-def _check_network(features: Features | PrivateFeatures, settings: Settings) -> None:
-    size = features.descriptors.size if isinstance(features.descriptors, Points | Subspaces) else 0
-    if features.kind != settings.kind or size != settings.size:
-        raise InputError(
-            f"the store holds templates of {settings.kind} (size {settings.size}), this one is of {features.kind}"
-            f" (size {size}): describe it by the same network"
-        )
-
-
 def _enrolled_already(person: str) -> InputError:
     return InputError(f"{person!r} is enrolled already: revoke that template first, then enroll again")
-
-
-def _digest(person: str, blob: bytes) -> bytes:
-    return hashlib.sha256(person.encode() + b"\0" + blob).digest()
-
-
-def _check_parallel(probe: Subspaces, enrolled: Subspaces) -> None:
-    if probe.dimension == enrolled.dimension:
-        own, theirs = probe.basis[0].astype(np.float64), enrolled.basis[0].astype(np.float64)
-        if np.abs(own - (own @ theirs.T) @ theirs).max() <= _PARALLEL:
-            return
-    raise InputError("a private probe must be parallel to the template of whom it claims to be: lift it along that one")

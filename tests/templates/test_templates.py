@@ -27,6 +27,7 @@ from featveil.databases import Database
 from featveil.defenses import Lifting, privatize
 from featveil.defenses.parallel import parallel
 from featveil.distances import pair_distances
+from featveil.template_records import digest_of
 from featveil.templates import Calibration, Settings, TemplateStore, Verdict
 from template_stores import (
     PEOPLE,
@@ -498,7 +499,7 @@ class TestDamage:
     def test_a_template_that_is_none_in_spite_of_its_digest(self, store: TemplateStore, path: Path) -> None:
         for value in (np.nan, 1.0):
             blob = np.full((M + 1, D), value, np.float32).tobytes()
-            digest = module._digest("ann", blob).hex()
+            digest = digest_of("ann", blob).hex()
             edit(path, f"UPDATE templates SET template = x'{blob.hex()}', digest = x'{digest}' WHERE person = 'ann'")
             self.refused(path, lambda opened: opened.verify("ann", raw(0)))
 
@@ -645,7 +646,7 @@ store.enroll(people())
 from featveil.core import sqlite_files
 sqlite_files._PRAGMAS += ("PRAGMA cache_size = 2",)  # so that pages are written before the commit
 store.enroll([("cid", template(0))])
-digest, calls = module._digest, 0
+digest, calls = module.digest_of, 0
 
 def stop(person, blob):
     global calls
@@ -654,7 +655,7 @@ def stop(person, blob):
         os.kill(os.getpid(), signal.SIGKILL)
     return digest(person, blob)
 
-module._digest = stop
+module.digest_of = stop
 store.enroll((f"p{number}", template(number)) for number in range(100))
 """
         size = path.stat().st_size
