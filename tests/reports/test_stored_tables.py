@@ -1,19 +1,35 @@
 """Tables in docs/results are those of the records beside them."""
 
 import gzip
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
-from featveil.core.records import read_records
+from featveil.core.records import Record, read_records
 from featveil.reports.concealers import concealer_markdown
+from featveil.reports.face_attributes import attributes_markdown
+from featveil.reports.face_logins import logins_markdown
+from featveil.reports.face_protection import protection_markdown
+from featveil.reports.face_verification import verification_markdown
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 
 
-@pytest.mark.parametrize("name", ["concealers", "concealers-hardtfeat", "concealers-hardtfeat-collapsed"])
-def test_of_concealers(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "markdown"),
+    [
+        ("concealers", concealer_markdown),
+        ("concealers-hardtfeat", concealer_markdown),
+        ("concealers-hardtfeat-collapsed", concealer_markdown),
+        ("faces-attributes", attributes_markdown),
+        ("faces-logins", logins_markdown),
+        ("faces-protection", protection_markdown),
+        ("faces-verification", verification_markdown),
+    ],
+)
+def test_are_those_of_their_records(name: str, markdown: Callable[[Sequence[Record]], str], tmp_path: Path) -> None:
     records = tmp_path / "records.jsonl"
     records.write_bytes(gzip.decompress((RESULTS / name / "records.jsonl.gz").read_bytes()))
     stored = (RESULTS / name / "table.md").read_text(encoding="utf-8")
-    assert stored == concealer_markdown(read_records(records))
+    assert stored == markdown(read_records(records))

@@ -96,20 +96,20 @@ _RANDOM_FACES = Weakness(
 _KNOWN_FACES = Weakness(
     "face templates hidden among faces that others may have",
     "unmix",
-    "takes those out, and what is left passes for the person in 98 % of cases at dimension 4, 84 % at 16, 41 % at 32",
+    "takes those out, and what is left passes for the person in 98 % of cases at dimension 4, 85 % at 16, 41 % at 32",
     "hide them among faces that nobody else has (featveil pool create, hardened lifting)",
 )
 _OTHER_LABELS = Weakness(
     "confounders that all have other labels",
     None,
-    "whoever learns from templates of its own reads the missing label off: gender in 77 % of cases at dimension 4, all"
+    "whoever learns from templates of its own reads the missing label off: gender in 82 % of cases at dimension 4, all"
     " at 16",
     "use balanced",
 )
 _FEW_FACES = Weakness(
     "face templates with few confounders",
     "mean",
-    "finds descriptors that pass for the person in 85 % of cases with 2 confounders, 38 % with 8, 13 % with 16",
+    "finds descriptors that pass for the person in 85 % of cases with 2 confounders, 37 % with 8, 12 % with 16",
     "use 16 confounders or more, at dimension 32",
 )
 _WORDS = Weakness(
