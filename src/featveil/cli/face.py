@@ -131,7 +131,7 @@ app.command()(face_probes.identify)
 
 @app.command()
 def revoke(store: Store, person: Person, json: Json = False) -> None:
-    """Delete someone's template. A new one from another photograph hardly links to it, one from the same does.
+    """Delete someone's template. A new one of the same photograph links to it: enroll from another one.
 
     Example: featveil face revoke people.sqlite ann
     """
