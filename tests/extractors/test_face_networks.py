@@ -21,14 +21,6 @@ D = 5
 
 
 @pytest.fixture(scope="module")
-def astronaut() -> Image:
-    """A photograph (512, 512, 3) of one person; the test is skipped, visibly, without dlib."""
-    pytest.importorskip("dlib", reason="faces: pip install 'featveil[faces]'")
-    data = pytest.importorskip("skimage.data", reason="the picture of a face: pip install scikit-image")
-    return np.asarray(data.astronaut(), np.uint8)
-
-
-@pytest.fixture(scope="module")
 def arcface(real_data: Path) -> OnnxNetwork:
     """ArcFace's MobileFaceNet; the test is skipped, visibly, where it is absent."""
     path = real_data / "weights" / "arcface_mobilefacenet_y1" / "arcface_mobilefacenet_y1.onnx"

@@ -33,14 +33,6 @@ class Mean:
 
 
 @pytest.fixture(scope="module")
-def astronaut() -> Image:
-    """A photograph (512, 512, 3) of one person; the test is skipped, visibly, without dlib."""
-    pytest.importorskip("dlib", reason="faces: pip install 'featveil[faces]'")
-    data = pytest.importorskip("skimage.data", reason="the picture of a face: pip install scikit-image")
-    return np.asarray(data.astronaut(), np.uint8)
-
-
-@pytest.fixture(scope="module")
 def two(astronaut: Image) -> Image:
     """Two faces, the right one larger."""
     head = astronaut[:300, 100:400]
