@@ -116,6 +116,15 @@ class Pool:
             counted = "SELECT count(DISTINCT photograph), count(*), coalesce(sum(owner IS NULL), 0) FROM entries"
             return Holdings(kind, size, *connection.execute(counted).fetchone())
 
+    def lacking(self, points: Float32, count: int) -> int:
+        """How many unused descriptors it takes to hide each of `points` (n, d) among `count`.
+
+        Those that hid a point before hide it again, and are not counted.
+        """
+        with self._transaction() as connection:
+            _, _, secret = _device(connection)
+            return sum(max(0, count - _count(connection, "owner", tag)) for tag in set(tags_of(secret, points)))
+
     def hide(self, points: Float32, count: int, choose: Choose) -> Hiding:
         """`count` confounders for each of the descriptors `points` (n, d) of one photograph.
 

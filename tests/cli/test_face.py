@@ -165,7 +165,7 @@ class TestJson:
 
     def test_of_enrolling_and_calibrating(self, store: Path, folder: Path, ran: Any) -> None:
         made = ran("face", "enroll", store, "bob", folder / "staff.npz", "--name", NAMES[3])
-        assert made == {"store": str(store), "enrolled": 1}
+        assert made == {"store": str(store), "enrolled": 1, "already": 0}
         found = ran("face", "calibrate", store, folder / "staff.npz", "--far", 0.02)
         assert (found["far"], found["strangers"], found["mated"]) == (0.02, 1890, 90)
         assert 0 < found["threshold"] < 2 and 0.9 < found["true_accept_rate"] <= 1
@@ -244,8 +244,17 @@ class TestEnrolling:
         staff = folder / "staff.npz"
         told = refused("face", "enroll", store, "ann", staff, "--name", NAMES[1])
         assert "'ann' is enrolled already: revoke that template first, then enroll again" in told
+
+    def test_everyone_goes_on_with_those_who_are_missing(self, store: Path, folder: Path, run: Any) -> None:
         save_faces(replace(STAFF, names=("ann_0001", *NAMES[1:])), folder / "more.npz")
-        assert "'ann' is enrolled already" in refused("face", "enroll", store, "--everyone", folder / "more.npz")
+        before = TemplateStore(store).template("ann").descriptors
+        made = run("face", "enroll", store, "--everyone", folder / "more.npz")
+        assert (made.exit_code, made.stdout) == (0, f"15 enrolled in {store}, 1 had been before\n")
+        after = TemplateStore(store).template("ann").descriptors
+        assert isinstance(before, Subspaces) and isinstance(after, Subspaces)
+        np.testing.assert_array_equal(after.offset, before.offset)
+        again = run("face", "enroll", store, "--everyone", folder / "more.npz")
+        assert (again.exit_code, again.stdout) == (0, f"0 enrolled in {store}, 16 had been before\n")
 
     def test_what_is_refused_does_not_use_a_pool_up(self, hardened: Path, folder: Path, refused: Any, ran: Any) -> None:
         staff = folder / "staff.npz"
@@ -256,14 +265,15 @@ class TestEnrolling:
         other = ("face", "enroll", hardened, "bob", folder / "other.npz", "--name", NAMES[3])
         assert "describe it by the same network" in refused(*other)
 
-    def test_a_pool_that_runs_out_enrolls_nobody_of_the_part(
-        self, hardened: Path, folder: Path, run: Any, ran: Any
+    def test_a_pool_that_is_too_small_enrolls_nobody_and_is_not_used(
+        self, hardened: Path, pool: Path, folder: Path, run: Any, ran: Any
     ) -> None:
         save_faces(replace(population(40, 1, D, seed=9), model=MODEL), folder / "many.npz")
         short = run("face", "enroll", hardened, "--everyone", folder / "many.npz")
         assert (short.exit_code, short.stdout, short.stderr.count("\n")) == (2, "", 1)
-        assert "the pool has 0 unused descriptors left and 2 are needed" in short.stderr
+        assert "the pool has 60 unused descriptors left and 80 are needed for 40 people" in short.stderr
         assert ran("face", "info", hardened)["people"] == []
+        assert Pool(pool).holdings().free == 60
 
     @pytest.mark.parametrize("name", ["[/x]", "[bold]bob[/bold]", "ann'; --", "Zoë Ö", "--"])
     def test_any_name_is_shown_as_it_is(self, store: Path, folder: Path, run: Any, name: str) -> None:
@@ -769,3 +779,33 @@ class TestPhotographs:
         monkeypatch.setitem(sys.modules, "dlib", None)
         told = refused("face", "verify", people, "Eileen", photos / "eileen" / "1.png")
         assert "pip install 'featveil[faces]'" in told
+
+
+class TestWarnings:
+    def test_of_strangers_that_look_like_those_to_hide_among(self, folder: Path, run: Any) -> None:
+        shift = np.zeros(D, np.float32)
+        shift[0] = 2  # another sort of face: all of them look one way
+        values = OTHERS.values + shift
+        alike = FaceSet(values / np.linalg.norm(values, axis=1, keepdims=True), OTHERS.names, KIND, {}, {}, MODEL)
+        save_faces(alike, folder / "alike.npz")
+        told = {}
+        for name in ("others", "alike"):
+            store = folder / f"{name}.sqlite"
+            assert run("face", "create", store, "--among", folder / f"{name}.npz", "--dimension", 4).exit_code == 0
+            found = run("face", "calibrate", store, folder / "staff.npz", "--far", 0.02, "--json")
+            told[name] = found.stderr, json.loads(found.stdout)["far_of_others"]
+        assert "people like those to hide among" in told["alike"][0] and told["alike"][1] > 0.1
+        assert told["others"][1] < told["alike"][1]
+
+    def test_of_many_people_who_each_may_accept_a_stranger(self, store: Path, folder: Path, run: Any) -> None:
+        staff = folder / "staff.npz"
+        for far, warned in ((0.3, True), (0.002, False)):
+            assert run("face", "calibrate", store, staff, "--far", far).exit_code == 0
+            found = run("face", "identify", store, staff, "--name", NAMES[1], "--json")
+            assert json.loads(found.stdout)["expected_false_accepts"] == pytest.approx(far)
+            assert ("any stranger is accepted by about" in found.stderr) == warned
+
+    def test_too_few_faces_to_hide_among(self, folder: Path, refused: Any) -> None:
+        save_faces(OTHERS.take(np.arange(2)), folder / "few.npz")
+        told = refused("face", "create", folder / "new.sqlite", "--among", folder / "few.npz", "--dimension", 4)
+        assert "holds 2 faces: templates of dimension 4 need more" in told

@@ -163,7 +163,7 @@ def test_rows_are_brought_to_norm_one_at_any_scale(values: Float32, factor: floa
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ([1, 2, 3], "rows"),
+        ([], "rows"),
         (np.ones((2, 2, 2)), "rows"),
         (np.ones((0, 6)), "rows"),
         (np.ones((4, 0)), "rows"),
@@ -460,3 +460,11 @@ def test_who_is_on_a_photograph(name: str, person: str) -> None:
 )
 def test_only_suffixes_of_pictures_come_off(name: str, bare: str) -> None:
     assert without_suffix(name) == bare
+
+
+def test_one_descriptor_is_a_row(tmp_path: Path) -> None:
+    path = tmp_path / "face.npy"
+    path.write_bytes(as_bytes(np.array([3.0, 4.0])))
+    np.testing.assert_allclose(load_faces(path).values, [[0.6, 0.8]], rtol=1e-6)
+    with pytest.raises(DatasetError, match="rows"):
+        load_faces(stored(tmp_path, embedding=np.array([3.0, 4.0])))

@@ -234,6 +234,12 @@ class TestFile:
         with pytest.raises(FormatError, match="damaged"):
             pool.hide(POINTS, 4, first_free)
 
+    def test_lacking_counts_what_is_not_hidden_yet(self, tmp_path: Path) -> None:
+        pool = make(tmp_path / "device.pool")
+        assert pool.lacking(POINTS, 2) == 2 * len(POINTS)
+        pool.hide(POINTS, 2, first_free)
+        assert (pool.lacking(POINTS, 2), pool.lacking(POINTS, 3)) == (0, len(POINTS))
+
     def test_another_process_holds_it(self, tmp_path: Path) -> None:
         path = tmp_path / "device.pool"
         make(path)

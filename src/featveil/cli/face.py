@@ -20,12 +20,15 @@ from featveil.cli.face_inputs import (
     Store,
     face_of,
     first_of_everyone,
+    network_of,
     open_store,
 )
 from featveil.core.errors import InputError
 
 if TYPE_CHECKING:
     from featveil.templates import Settings
+
+_ALIKE = 3  # times the stated FAR, up to which strangers of two sorts count as alike
 
 app = typer.Typer(no_args_is_help=True, help="Enroll, verify and identify people by private face templates.")
 
@@ -41,6 +44,14 @@ def create(
     ] = "hybrid",
     dimension: Annotated[int, typer.Option(help="Dimension of the templates.")] = 16,
     attribute: Attribute = None,
+    model: Annotated[
+        Path | None,
+        typer.Option(
+            help="ONNX file of the network that described them, where FACES do not say.", show_default="theirs"
+        ),
+    ] = None,
+    mean: Mean = 0.0,
+    scale: Scale = 1.0,
     json: Json = False,
 ) -> None:
     """Make a template store. It fixes the network and the defense of all templates.
@@ -57,21 +68,30 @@ def create(
     from featveil.templates import Settings, TemplateStore
 
     defense: Hardened | Lifting
-    model = None
+    digest = None
+    named = None if model is None else network_of(model, mean, scale)
     if among.suffix.lower() == ".pool":
         holdings = Pool(among).holdings()
         kind, size = holdings.kind, holdings.size
         defense = Hardened(max(1, dimension // 2), dimension, Pool(among))
     else:
-        others = load_others(among, "face", attribute)
+        others = load_others(among, "face" if named is None else named.kind, attribute)
         kind, size = others.kind, others.size
-        model = load_faces(among).model if among.suffix.lower() in ARRAYS else None
+        digest = load_faces(among).model if among.suffix.lower() in ARRAYS else None
         if strategy not in ("hybrid", "adversarial", "balanced"):
             raise InputError(f"templates are lifted by hybrid, adversarial or balanced, got {strategy!r:.80}")
         if strategy == "balanced" and others.labels is None:
             raise InputError("balanced needs labels of the faces to hide among: name one with --attribute")
         defense = Lifting(strategy, dimension, database=others).for_kind(kind)
-    settings = Settings(kind, size, defense.spec(), model, str(among.resolve()))
+        if len(others) <= defense.adversarial_directions:
+            raise InputError(f"{among} holds {len(others):,} faces: templates of dimension {dimension} need more")
+    if named is not None:
+        if (kind, size) != (named.kind, named.size):
+            raise InputError(
+                f"{among} holds {kind} of size {size}, {model} describes {named.kind} of size {named.size}"
+            )
+        digest = named.digest
+    settings = Settings(kind, size, defense.spec(), digest, str(among.resolve()))
     TemplateStore.create(store, settings)
     weaknesses = summarize_weaknesses(lint(kind, defense, keep_geometry=False, apart=True))
     if weaknesses:
@@ -103,26 +123,34 @@ def enroll(
 ) -> None:
     """Add a private template. The photograph and its descriptor are not stored.
 
+    --everyone adds 1,000 people at a time; run again after an interruption, it goes on with those who are missing.
+
     Example: featveil face enroll people.sqlite ann ann.jpg
     """
-    from featveil.tasks.face_templates import defense_of, templates
+    from featveil.tasks.face_templates import check_enough, defense_of, templates
 
     opened, settings = open_store(store)
     incomplete = person is None or photo is None
     if incomplete if everyone is None else (person, photo, name) != (None, None, None):
         raise InputError("name a person and a face, or a file of faces with --everyone")
+    already = 0
     if everyone is not None:
         faces = first_of_everyone(everyone, settings)
+        enrolled = set(opened.people())
+        already = sum(who in enrolled for who, _ in faces)
+        faces = [(who, features) for who, features in faces if who not in enrolled]
     else:
         assert person is not None
         assert photo is not None
         faces = [(person, face_of(photo, name, settings, model, mean, scale, largest))]
     opened.check_new(faces)  # before they use a pool up
     defense = defense_of(settings, _among(among, settings), attribute)
+    check_enough(faces, defense)
     with progress("enrolled") as report:
         made = opened.enroll(_counted(templates(faces, defense), len(faces), report))
     text = f"{made:,} enrolled in {store}" if everyone is not None else f"{person} is enrolled in {store}"
-    show({"store": str(store), "enrolled": made}, json, text)
+    text += f", {already:,} had been before" * (already > 0)
+    show({"store": str(store), "enrolled": made, "already": already}, json, text)
 
 
 app.command()(face_probes.verify)
@@ -160,6 +188,7 @@ def calibrate(
 
     from featveil.datasets.face_pairs import load_pairs
     from featveil.datasets.faces import load_faces
+    from featveil.tasks.face_templates import accepted_others
     from featveil.tasks.face_templates import calibrate as calibrated
 
     opened, settings = open_store(store)
@@ -167,6 +196,13 @@ def calibrate(
     listed = None if pairs is None else load_pairs(pairs, known)
     made = calibrated(known, listed, settings, _among(among, settings), far, attribute)
     opened.calibrate(made)
+    others = accepted_others(known, settings, _among(among, settings), made.threshold, attribute)
+    if others is not None and others > _ALIKE * made.far:
+        complain(
+            "warning",
+            f"of people like those to hide among {100 * others:.2g} % are accepted, not {100 * made.far:.2g} %: hide"
+            " among people like those who will stand before the camera, and calibrate on such",
+        )
     accepted = int(made.far * made.strangers + 1e-9)
     bound = float(beta.ppf(0.95, accepted + 1, max(made.strangers - accepted, 1)))
     text = (
@@ -175,7 +211,7 @@ def calibrate(
         " confidence, were they independent)\n"
         f"TAR         {100 * made.true_accept_rate:.1f} % of {made.mated:,} pairs of one person"
     )
-    show({"store": str(store), **asdict(made), "far_upper_bound": bound}, json, text)
+    show({"store": str(store), **asdict(made), "far_upper_bound": bound, "far_of_others": others}, json, text)
 
 
 @app.command()
@@ -187,11 +223,12 @@ def info(store: Store, json: Json = False) -> None:
     opened, settings = open_store(store)
     people, found = opened.people(), opened.calibration()
     threshold = "none yet: featveil face calibrate" if found is None else f"{found.threshold:.4f} (FAR {found.far:g})"
+    unnamed = ", of a network that is not known: no photographs (featveil face create --model)"
     names = ", ".join(people[:10]) + (", ..." if len(people) > 10 else "")
     text = (
         f"store       {store}\n"
         f"holds       {len(people):,} private templates{f': {names}' if people else ''}\n"
-        f"kind        {settings.kind}, size {settings.size}\n"
+        f"kind        {settings.kind}, size {settings.size}{'' if settings.kind != 'face' else unnamed}\n"
         f"defense     {settings.defense['name']}, dimension {settings.dimension}\n"
         f"threshold   {threshold}"
     )

@@ -114,6 +114,8 @@ def load_faces(path: str | Path, kind: str = "face") -> FaceSet:
     if found is None:
         raise DatasetError(f"{path} holds no face descriptors: expected an array called {' or '.join(_VALUES)}")
     values = arrays[found]
+    if values.ndim == 1 and len(values) and path.suffix.lower() == ".npy":  # one descriptor
+        values = values[None]
     if values.ndim != 2 or 0 in values.shape:
         raise DatasetError(f"face descriptors must be rows (n, d), {path} has shape {values.shape}")
     model = _model(arrays.get("model"), path)

@@ -144,7 +144,7 @@ def _chosen(faces: list[Face], which: Which) -> list[Face]:
     if not faces:
         raise InputError("no face was found in the picture: use a sharp one that shows a larger face from the front")
     if which == "one" and len(faces) > 1:
-        advice = "crop the picture, or take the largest with --largest, or all with --all"
+        advice = "crop the picture, or take the largest with --largest (featveil face extract: or all with --all)"
         raise InputError(f"{len(faces)} faces were found: {advice}")
     return faces[:1]
 

@@ -27,7 +27,7 @@ from featveil.datasets.faces import FaceSet
 from featveil.defenses.parallel import parallel
 from featveil.distances import pair_distances
 from featveil.metrics.verification import error_rates
-from featveil.tasks.faces import FaceScheme, apart_from, lifting_database
+from featveil.tasks.faces import FaceScheme, apart_from, lifting_database, without
 from featveil.tasks.generators import check_seed, generator
 from featveil.tasks.resuming import Key, Plan, Report, resume, versions
 
@@ -75,7 +75,8 @@ class LoginStudy:
     @cached_property
     def database(self) -> Database:
         """Faces of others."""
-        return lifting_database(apart_from(self.others, self.faces), None, generator(self.seed, "database"))
+        others = without(self.others, self.faces.take(self.rows[:, 0]))
+        return lifting_database(apart_from(others, without(self.faces, others)), None, generator(self.seed, "database"))
 
     @cached_property
     def population(self) -> Population:

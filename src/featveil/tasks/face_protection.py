@@ -80,7 +80,7 @@ class _Templates:
     def __init__(self, verification: Verification, scheme: FaceScheme) -> None:
         self.verification, self.scheme = verification, scheme
         self.rng = generator(verification.seed, TASK, scheme.name)
-        others = apart_from(verification.others, verification.faces)
+        others = apart_from(verification.others, verification.tested)
         lifting, own = halves(others, generator(verification.seed, "halves"))
         self.database: Database = lifting_database(lifting, None, generator(verification.seed, "database"))
         self.own: Database = lifting_database(own, None, generator(verification.seed, "database"))

@@ -15,6 +15,7 @@ from featveil.core import (
     Features,
     InputError,
     Points,
+    PrivacyError,
     PrivateFeatures,
     SecureRandomness,
     Subspaces,
@@ -37,7 +38,9 @@ from featveil.tasks.resuming import Report
 from featveil.templates import Calibration, Settings
 
 ARRAYS = (".npz", ".npy")
+_MOST_REASONS = 3  # that are told where no photograph could be described
 _SAME_PHOTOGRAPH = 1e-4  # distance below which only rounding is left
+_MOST_OTHERS = 1000  # that are compared with as many templates
 _MOST_PHOTOGRAPHS = 3000  # that are compared with each other to find a threshold
 
 
@@ -70,15 +73,19 @@ def describe_photographs(
         names += [name] if which != "all" else [f"{name}#{number}" for number in range(1, len(values) + 1)]
     report(len(files), len(files))
     if not names:
-        reason = f"; {left_out[0].name}: {left_out[0].reason}" if left_out else ""
-        raise InputError(f"no face was described{reason}")
+        reasons = "".join(f"; {one.name}: {one.reason}" for one in left_out[:_MOST_REASONS])
+        raise InputError(f"no face was described{reasons}" + "; ..." * (len(left_out) > _MOST_REASONS))
     return FaceSet(np.concatenate(rows), tuple(names), network.kind, model=network.digest), left_out
 
 
 def describe_bin(path: Path, network: FaceNetwork, report: Report = lambda done, total: None) -> FaceSet:
     """Descriptors and pairs of one of InsightFace's validation sets."""
     content = load_bin(path)
-    pairs, rows, part = content.pairs(), [], []
+    try:
+        pairs = content.pairs()
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
+    rows, part = [], []
     total = len(content.pictures)
     for done, crop in enumerate(content.crops(), start=1):
         part.append(crop)
@@ -114,6 +121,19 @@ def defense_of(settings: Settings, among: Path, attribute: str | None = None) ->
             f"{among} does not hold the faces that this store hides others among: give those, with the same --attribute"
         )
     return made
+
+
+def check_enough(faces: Sequence[tuple[str, Features]], defense: Defense) -> None:
+    """Raise PrivacyError where a pool cannot hide all of them, before any of it is used."""
+    if not isinstance(defense, Hardened) or defense.pool is None or not faces:
+        return
+    values = np.concatenate([features.descriptors.values for _, features in faces])
+    free, needed = defense.pool.holdings().free, defense.pool.lacking(values, defense.confounders)
+    if free < needed:
+        raise PrivacyError(
+            f"the pool has {free:,} unused descriptors left and {needed:,} are needed for {len(faces):,} people: add"
+            " faces to it, or enroll fewer"
+        )
 
 
 def templates(faces: Sequence[tuple[str, Features]], defense: Defense) -> Iterator[tuple[str, PrivateFeatures]]:
@@ -165,9 +185,12 @@ def calibrate(
         )
     strangers, mated = int((~same).sum()), int(same.sum())
     if strangers * far < 1:
+        halved = " (of a store with a pool, half of the people hide the others)" * (
+            settings.defense["name"] == HARDENED
+        )
         raise InputError(
             f"a FAR of {far:g} is seen on {int(np.ceil(1 / far)):,} pairs of strangers or more, there are"
-            f" {strangers:,}: give more faces, or ask for a higher FAR"
+            f" {strangers:,}{halved}: give more faces, leave --pairs out, or ask for a higher FAR"
         )
     rates = error_rates(distances, same)
     if rates.threshold(far) < _SAME_PHOTOGRAPH:
@@ -176,6 +199,26 @@ def calibrate(
             " faces that others are hidden among?"
         )
     return Calibration(far, rates.threshold(far), strangers, mated, rates.true_accept_rate(far))
+
+
+def accepted_others(
+    faces: FaceSet, settings: Settings, among: Path, threshold: float, attribute: str | None = None
+) -> float | None:
+    """How many pairs of a template of `faces` and someone of those it is hidden among are nearer than `threshold`.
+
+    A template runs through faces of their sort, so that it is nearer to them than to strangers of another sort. None
+    for a pool, whose threshold is found on strangers of the sort that hides.
+    """
+    if settings.defense["name"] == HARDENED:
+        return None
+    rng = np.random.default_rng()
+    defense = defense_of(settings, among, attribute)
+    rows = rng.permutation(len(faces))[:_MOST_OTHERS]
+    labels = _labels(faces, defense)
+    hidden = defense.privatize(Points(faces.values[rows]), rng, None if labels is None else labels[rows])
+    others = load_others(among, settings.kind).points()
+    probes = Points(others[rng.permutation(len(others))[:_MOST_OTHERS]])
+    return float((matrix(probes, hidden) <= threshold).mean())
 
 
 def _compared(

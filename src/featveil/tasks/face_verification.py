@@ -18,7 +18,7 @@ from featveil.datasets.face_pairs import FacePairs
 from featveil.datasets.faces import FaceSet
 from featveil.distances import pair_distances
 from featveil.metrics.verification import error_rates, fold_accuracies
-from featveil.tasks.faces import RAW, FaceScheme, apart_from, labels_for, lifting_database
+from featveil.tasks.faces import RAW, FaceScheme, apart_from, labels_for, lifting_database, without
 from featveil.tasks.generators import check_seed, generator
 from featveil.tasks.resuming import Key, Plan, Report, resume, versions
 
@@ -50,6 +50,11 @@ class Verification:
                 " leave them out"
             )
 
+    @property
+    def tested(self) -> FaceSet:
+        """The faces without those to hide among, where these are of the same set."""
+        return without(self.faces, self.others)
+
     def shared(self) -> dict[str, Parameter]:
         """Settings that all records of a file have."""
         return {"attribute": self.attribute, "pairs": len(self.pairs), "others": len(self.others)}
@@ -67,7 +72,7 @@ def distances_of(verification: Verification, scheme: FaceScheme, distance: str) 
     """The distance (k,) of each pair under one scheme. Templates of both sides are drawn independently."""
     pairs, faces = verification.pairs, verification.faces
     rng = generator(verification.seed, TASK, scheme.name, distance)
-    others = apart_from(verification.others, faces)
+    others = apart_from(verification.others, verification.tested)
     database = lifting_database(others, verification.attribute, generator(verification.seed, "database"))
     labels = labels_for(faces, database, verification.attribute) if scheme.needs_labels else None
 

@@ -118,6 +118,14 @@ def labels_for(faces: FaceSet, database: Database, attribute: str | None) -> Int
     return NearestLabels().fit(database.as_points, database.labels).predict(Points(faces.values))
 
 
+def without(faces: FaceSet, others: FaceSet) -> FaceSet:
+    """The faces of everyone who is not in `others` by name; raises InputError where that is nobody."""
+    rows = np.flatnonzero(~np.isin(faces.people, others.people))
+    if len(rows) == 0:
+        raise InputError("everyone is both tested and hidden among: name other faces to hide among")
+    return faces.take(rows)
+
+
 def apart_from(others: FaceSet, faces: FaceSet) -> FaceSet:
     """Those of `others` who do not look like anyone of `faces`; raises InputError where nobody is left."""
     away = nearest(Points(others.values), Points(faces.values), 1).distances[:, 0]
