@@ -625,6 +625,33 @@ class TestBins:
         (tmp_path / "lfw.bin").write_bytes(pickle.dumps((pictures, 3 * [True, False])))
         return tmp_path / "lfw.bin"
 
+    def test_a_store_for_a_network_that_its_faces_do_not_name(
+        self, network: Path, tmp_path: Path, ran: Any, refused: Any
+    ) -> None:
+        from featveil.extractors.face_networks import OnnxNetwork
+
+        known = OnnxNetwork(network)
+        rng = np.random.default_rng(0)
+        np.savez(
+            tmp_path / "unnamed.npz", embedding=rng.standard_normal((30, known.size)), names=np.arange(30).astype(str)
+        )
+        made = ran(
+            "face",
+            "create",
+            tmp_path / "a.sqlite",
+            "--among",
+            tmp_path / "unnamed.npz",
+            "--model",
+            network,
+            "--dimension",
+            2,
+        )
+        assert (made["kind"], made["model"]) == (known.kind, known.digest)
+        assert ran("face", "enroll", tmp_path / "a.sqlite", "--everyone", tmp_path / "unnamed.npz")["enrolled"] == 30
+        save_faces(replace(OTHERS, kind=KIND), tmp_path / "other.npz")
+        told = refused("face", "create", tmp_path / "b.sqlite", "--among", tmp_path / "other.npz", "--model", network)
+        assert f"describes {known.kind} of size {known.size}" in told
+
     def test_descriptors_and_pairs(self, network: Path, bin_file: Path, tmp_path: Path, ran: Any, run: Any) -> None:
         from featveil.extractors.face_networks import OnnxNetwork
 

@@ -25,7 +25,9 @@ RESULTS = Path(__file__).parents[2] / "docs" / "results"
         ("faces-attributes", attributes_markdown),
         ("faces-logins", logins_markdown),
         ("faces-protection", protection_markdown),
+        ("faces-protection-own", protection_markdown),
         ("faces-verification", verification_markdown),
+        ("faces-verification-own", verification_markdown),
     ],
 )
 def test_are_those_of_their_records(name: str, markdown: Callable[[Sequence[Record]], str], tmp_path: Path) -> None:

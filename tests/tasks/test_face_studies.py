@@ -102,7 +102,12 @@ class TestVerification:
         with pytest.raises(InputError, match="everyone in these faces is tested"):
             face_verification.others_of(FACES, PAIRS)
         more = FaceSet(np.concatenate([FACES.values, OTHERS.values]), (*FACES.names, *OTHERS.names), KIND)
-        assert face_verification.others_of(more, PAIRS).names == OTHERS.names
+        rest = face_verification.others_of(more, PAIRS)
+        assert rest.names == OTHERS.names
+        within = face_verification.distances_of(
+            replace(STUDY, faces=more, others=rest), FaceScheme("hybrid", 4), "p-to-s"
+        )
+        np.testing.assert_array_equal(within, face_verification.distances_of(STUDY, FaceScheme("hybrid", 4), "p-to-s"))
 
     def test_faces_of_another_network_are_refused(self) -> None:
         with pytest.raises(InputError, match="another network"):
