@@ -69,7 +69,8 @@ def create(
 
     defense: Hardened | Lifting
     digest = None
-    named = None if model is None else network_of(model, mean, scale)
+    said = model is not None or (mean, scale) != (0, 1)
+    named = network_of(model, mean, scale) if said else None
     if among.suffix.lower() == ".pool":
         holdings = Pool(among).holdings()
         kind, size = holdings.kind, holdings.size

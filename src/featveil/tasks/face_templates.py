@@ -177,12 +177,7 @@ def calibrate(
         )
     else:
         defense = defense_of(settings, among, attribute)
-        labels = _labels(faces, defense)
-        distances, same = _compared(
-            faces,
-            pairs,
-            lambda rows: defense.privatize(Points(faces.values[rows]), rng, None if labels is None else labels[rows]),
-        )
+        distances, same = _compared(faces, pairs, lambda rows: _hidden(faces.take(rows), defense, rng))
     strangers, mated = int((~same).sum()), int(same.sum())
     if strangers * far < 1:
         halved = " (of a store with a pool, half of the people hide the others)" * (
@@ -209,14 +204,12 @@ def accepted_others(
     A template runs through faces of their sort, so that it is nearer to them than to strangers of another sort. None
     for a pool, whose threshold is found on strangers of the sort that hides.
     """
-    if settings.defense["name"] == HARDENED:
+    defense = defense_of(settings, among, attribute)
+    if not isinstance(defense, Lifting) or defense.database is None:
         return None
     rng = np.random.default_rng()
-    defense = defense_of(settings, among, attribute)
-    rows = rng.permutation(len(faces))[:_MOST_OTHERS]
-    labels = _labels(faces, defense)
-    hidden = defense.privatize(Points(faces.values[rows]), rng, None if labels is None else labels[rows])
-    others = load_others(among, settings.kind).points()
+    hidden = _hidden(faces.take(rng.permutation(len(faces))[:_MOST_OTHERS]), defense, rng)
+    others = defense.database.points()
     probes = Points(others[rng.permutation(len(others))[:_MOST_OTHERS]])
     return float((matrix(probes, hidden) <= threshold).mean())
 
@@ -248,6 +241,10 @@ def _within(pairs: FacePairs | None, faces: FaceSet, tested: FaceSet) -> FacePai
     place = np.array([rows.get(name, -1) for name in faces.names])
     kept = (place[pairs.first] >= 0) & (place[pairs.second] >= 0)
     return FacePairs(place[pairs.first[kept]], place[pairs.second[kept]], pairs.same[kept], pairs.fold[kept])
+
+
+def _hidden(faces: FaceSet, defense: Defense, rng: np.random.Generator) -> Descriptors:
+    return defense.privatize(Points(faces.values), rng, _labels(faces, defense))
 
 
 def _labels(faces: FaceSet, defense: Defense) -> Integers | None:
