@@ -26,7 +26,7 @@ from featveil.databases import Database, builtin
 from featveil.defenses import Lifting, privatize
 from featveil.distances import nearest
 from featveil.distances.tiles import one_thread_each, single_threaded
-from featveil.tasks.runtime import Timing, cpu_seconds
+from featveil.lab.runtime import Timing, cpu_seconds
 
 LIMITS = {"database attack": 1.5, "subspaces that meet": 1.0}
 _PRODUCT = 2**26  # numbers of the reference product that are held at a time

@@ -17,11 +17,11 @@ from pathlib import Path
 import numpy as np
 
 from featveil.attacks.ranking import distinguish
+from featveil.audit.victims import own_database, read_victims
 from featveil.core.arrays import Float32
 from featveil.databases import builtin
-from featveil.databases.database import unit_rows
+from featveil.databases.entries import unit_rows
 from featveil.defenses.balance import Balance
-from featveil.tasks.victims import own_database, read_victims
 
 Draw = Callable[[Float32, Float32], Float32]
 

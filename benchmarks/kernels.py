@@ -20,7 +20,7 @@ from featveil.core import Points, Subspaces
 from featveil.databases import builtin
 from featveil.distances import nearest_both_ways
 from featveil.extractors import Sift, read_image
-from featveil.tasks.runtime import Timing, measure
+from featveil.lab.runtime import Timing, measure
 
 LIMITS = {
     ("subspace-subspace, both ways", "product", 2): 1.15,

@@ -22,11 +22,11 @@ from featveil.attacks import Knowledge, attack
 from featveil.attacks.lattice import Lattice
 from featveil.attacks.precision import HALF, SINGLE
 from featveil.core import Features, PrivateFeatures, Subspaces
+from featveil.datasets.board import views
 from featveil.defenses import STRATEGIES, Lifting, privatize
 from featveil.extractors import extract, read_image
 from featveil.metrics import align
 from featveil.metrics.leakage import EXACT, guess_distances
-from featveil.tasks.demo import views
 
 LIMITS = {(4, "single"): 50.0}  # milliseconds a descriptor
 

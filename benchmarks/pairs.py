@@ -29,7 +29,8 @@ from featveil.defenses import Lifting, privatize
 from featveil.distances import nearest_pruned
 from featveil.distances.tiles import threads
 from featveil.extractors import Sift, image_files, read_image
-from featveil.matching import match_pairs, nearest
+from featveil.matching import match_pairs
+from featveil.matching import nearest_neighbours as nearest
 
 MAP_IMAGES = 20
 QUERY_FEATURES = 2000

@@ -14,12 +14,12 @@ from pathlib import Path
 import numpy as np
 
 from featveil.attacks import ATTACKS, Knowledge
+from featveil.audit.victims import own_database, read_victims
 from featveil.defenses import Hardened, lying_apart, privatize
 from featveil.defenses.selection import UNLIKE
 from featveil.metrics import align
-from featveil.pool import Pool
-from featveil.tasks.leakage import score_attack
-from featveil.tasks.victims import own_database, read_victims
+from featveil.pipelines.scoring import score_attack
+from featveil.stores.pool import Pool
 
 
 def main() -> None:

@@ -18,12 +18,12 @@ from pathlib import Path
 import numpy as np
 
 from featveil.core import Flats
+from featveil.core.seeding import image_generator
 from featveil.datasets import Scene, load_hpatches
 from featveil.defenses import STRATEGIES, Lifting
+from featveil.lab.matching import DISTANCES, Images, Settings
 from featveil.matching import NearestMatcher
 from featveil.metrics import transfer_errors
-from featveil.tasks.generators import image_generator
-from featveil.tasks.matching import DISTANCES, Images, Settings
 
 PIXELS = 3
 DIMENSIONS = (2, 4, 8, 16)

@@ -4,7 +4,7 @@ Each of the averages is the mean of at least three similar photographs of one ge
 descriptor is in the file. The astronaut is Eileen Collins (NASA, public domain), from scikit-image; beside the
 photograph as it is there are six changed copies of it.
 
-Example: python examples/draw_demo_faces.py utk_arcface_y1_128.npz arcface.onnx src/featveil/tasks/data/
+Example: python examples/draw_demo_faces.py utk_arcface_y1_128.npz arcface.onnx src/featveil/demo/data/
 """
 
 import sys
@@ -14,8 +14,8 @@ import cv2
 import numpy as np
 from skimage.data import astronaut
 
-from featveil.databases.clustering import spherical_kmeans
-from featveil.datasets.faces import FaceSet, load_faces
+from featveil.databases.kmeans import spherical_kmeans
+from featveil.datasets.face_sets import FaceSet, load_faces
 from featveil.extractors.face_networks import OnnxNetwork
 from featveil.extractors.faces import align, one_face
 

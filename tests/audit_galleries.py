@@ -7,10 +7,10 @@ import cv2
 import numpy as np
 
 from audits import VERSIONS
+from featveil.audit.names import PHOTOGRAPH, PICTURES_TASK, UNSCORED
+from featveil.audit.summary import summarize_audit
 from featveil.core.records import Parameter, Record
-from featveil.metrics.audit import PHOTOGRAPH, PICTURES_TASK, UNSCORED
 from featveil.metrics.reconstruction import METRIC, UNIT
-from featveil.reports import summarize_audit
 
 SIZE = (400, 300)
 

@@ -6,10 +6,10 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
+from featveil.audit.names import UTILITY
 from featveil.core.arrays import Float64
 from featveil.core.records import Parameter, Record
 from featveil.databases import builtin
-from featveil.metrics.audit import UTILITY
 from featveil.metrics.leakage import METRIC, UNIT
 
 VERSIONS = {"featveil": "0.1.0", "numpy": "2.1.0"}

@@ -3,7 +3,7 @@
 import numpy as np
 
 from featveil.core.arrays import Float32
-from featveil.datasets.faces import FaceSet
+from featveil.datasets.face_sets import FaceSet
 
 KIND = "face-0123456789ab"
 

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from featveil.core import FeatveilError, Guarantee, Points, PrivateFeatures
-from featveil.ledger import Ledger
+from featveil.stores.ledger import Ledger
 
 PREAMBLE = """
 import os, sys
 import numpy as np
 from featveil.core import Guarantee, Points, PrivacyError, PrivateFeatures
-from featveil.ledger import Ledger
+from featveil.stores.ledger import Ledger
 ledger = Ledger(sys.argv[1], wait=60)
 private = PrivateFeatures(Points(np.ones((1, 4))), "sift", {"name": "subset"}, Guarantee("local-dp", 1.0))
 """

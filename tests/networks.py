@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from featveil.core import ConcealingNetwork
-from featveil.formats.networks import save_network
+from featveil.formats.network_files import save_network
 
 
 @cache

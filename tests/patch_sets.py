@@ -4,8 +4,8 @@ from pathlib import Path
 
 import cv2
 
-from featveil.tasks.patch_building import PatchRecipe
-from featveil.tasks.patch_photos import build_patches
+from featveil.pipelines.patch_photos import build_patches
+from featveil.pipelines.patches import PatchRecipe
 from textures import texture
 
 

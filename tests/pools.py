@@ -4,7 +4,7 @@ import numpy as np
 
 from featveil.core.arrays import Float32
 from featveil.databases import builtin
-from featveil.pool import Pool
+from featveil.stores.pool import Pool
 
 
 def descriptors(start: int = 0, count: int = 4000, kind: str = "sift") -> Float32:

@@ -8,7 +8,7 @@ import numpy as np
 from featveil.core.arrays import Float32, Floats
 from featveil.learning.concealer_presets import Preset, Stage
 from featveil.learning.training import Sample
-from featveil.metrics.patches import false_positive_rate
+from featveil.metrics.patch_ranking import false_positive_rate
 from small_inverters import ENCODING, SIZE, TINY, some_sample
 
 COLUMNS = ENCODING.columns

@@ -10,7 +10,7 @@ import torch
 from featveil.core import Features, Keypoints, Points
 from featveil.learning.encodings import Encoding, cells
 from featveil.learning.exporting import export_inverter
-from featveil.learning.inversion import WIDTHS, Inverter, make_inverter
+from featveil.learning.inverter_networks import WIDTHS, Inverter, make_inverter
 from featveil.learning.training import Sample
 
 TINY = "tiny"

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 from face_sets import KIND, population
-from featveil.core import Features, Points, PrivateFeatures, sqlite_files
+from featveil.core import Features, Points, PrivateFeatures
 from featveil.databases import Database
-from featveil.datasets.faces import FaceSet
+from featveil.datasets.face_sets import FaceSet
 from featveil.defenses import Lifting, privatize
-from featveil.templates import Settings, TemplateStore
+from featveil.stores import sqlite as sqlite_files
+from featveil.stores.templates import Settings, TemplateStore
 
 D, M = 24, 4
 OTHERS = population(60, 1, D, seed=1)
@@ -23,7 +24,7 @@ PEOPLE = population(12, 3, D, seed=2, scatter=0.3)
 PREAMBLE = """
 import os, signal, sys
 import numpy as np
-import featveil.templates as module
+import featveil.stores.templates as module
 from featveil.core import Guarantee, InputError, PrivateFeatures, Subspaces
 store = module.TemplateStore(sys.argv[1], wait=60)
 settings = store.settings()

@@ -12,10 +12,10 @@ from featveil.attacks import Knowledge
 from featveil.core import Features, PrivateFeatures
 from featveil.core.arrays import Integers
 from featveil.databases import Database, builtin
+from featveil.datasets.board import views
 from featveil.defenses import Lifting, privatize
 from featveil.extractors import extract
 from featveil.metrics import align
-from featveil.tasks.demo import views
 
 
 @cache

@@ -27,6 +27,7 @@ from featveil.core import (
     Subspaces,
     WordSets,
 )
+from featveil.core.version import VERSION
 
 if TYPE_CHECKING:
     from featveil import distances
@@ -45,11 +46,11 @@ if TYPE_CHECKING:
     )
     from featveil.extractors import extract
     from featveil.formats.veil import load, save
-    from featveil.ledger import Ledger
     from featveil.matching import NearestMatcher, WordMatcher, match
-    from featveil.pool import Pool
+    from featveil.stores.ledger import Ledger
+    from featveil.stores.pool import Pool
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 __all__ = [
     "Concealer",
@@ -101,12 +102,12 @@ _HOMES = {
     "Database": "featveil.databases",
     "Hardened": "featveil.defenses",
     "Identity": "featveil.defenses",
-    "Ledger": "featveil.ledger",
+    "Ledger": "featveil.stores.ledger",
     "Lifting": "featveil.defenses",
     "Metric": "featveil.defenses",
     "Naive": "featveil.defenses",
     "NearestMatcher": "featveil.matching",
-    "Pool": "featveil.pool",
+    "Pool": "featveil.stores.pool",
     "Subset": "featveil.defenses",
     "WordMatcher": "featveil.matching",
     "builtin": "featveil.databases",

@@ -6,7 +6,7 @@ from featveil.attacks.attributes import NearestLabels, TrainedLabels, canonical_
 from featveil.core import Flats, InputError, Points, Subspaces
 from featveil.core.arrays import Integers
 from featveil.databases import Database
-from featveil.datasets.faces import FaceSet
+from featveil.datasets.face_sets import FaceSet
 from featveil.defenses import Lifting
 from featveil.distances import matrix
 

@@ -8,7 +8,7 @@ from featveil.attacks.context import in_context
 from featveil.attacks.overlapping import find_overlaps, predict
 from featveil.core import Features, Guarantee, Keypoints, Points, PrivateFeatures
 from featveil.core.arrays import Float32, Float64, Integers
-from featveil.databases.database import unit_rows
+from featveil.databases.entries import unit_rows
 from victims import picture
 
 COUNT, CHOICES = 300, 5

@@ -12,7 +12,7 @@ from featveil.attacks.discriminator import Discriminator
 from featveil.core import Features, Guarantee, InputError, Points, PrivateFeatures, Spec, Subspaces
 from featveil.core.arrays import Float32, Float64
 from featveil.databases import Database, builtin
-from featveil.databases.database import unit_rows
+from featveil.databases.entries import unit_rows
 from featveil.defenses import Lifting, privatize
 from featveil.extractors import extract, image_files
 from featveil.metrics import align, guess_distances

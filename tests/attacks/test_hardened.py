@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 
 from featveil.attacks import ATTACKS, Discriminator, Knowledge
+from featveil.audit.roles import bundled
 from featveil.core import Features, PrivateFeatures
 from featveil.databases import Database
+from featveil.datasets.board import views
 from featveil.defenses import Hardened, Lifting, lying_apart, privatize
 from featveil.extractors import extract, image_files
 from featveil.metrics import Leakage, align
-from featveil.pool import Pool
-from featveil.tasks.audit_roles import bundled
-from featveil.tasks.demo import views
-from featveil.tasks.leakage import score_attack
+from featveil.pipelines.scoring import score_attack
+from featveil.stores.pool import Pool
 
 CONFOUNDERS = 4
 CHANCE = 1 / (CONFOUNDERS + 1)

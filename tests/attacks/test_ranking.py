@@ -7,7 +7,7 @@ from featveil.attacks.ranking import Ranker, Statistics, distinguish, probabilit
 from featveil.core import InputError
 from featveil.core.arrays import Float32, Float64
 from featveil.databases import builtin
-from featveil.databases.database import unit_rows
+from featveil.databases.entries import unit_rows
 from victims import picture
 
 CONFOUNDERS = 3

@@ -277,7 +277,7 @@ def test_the_histogram_has_earlier_attacks(
 ) -> None:
     drawn: list[list[str]] = []
     monkeypatch.setattr(
-        "featveil.reports.leakage_histograms.draw_leakage",
+        "featveil.plotting.leakage_histograms.draw_leakage",
         lambda rows, path, title: drawn.append([row.attack for row in rows]),
     )
     for name in ("probe", "nearest"):

@@ -9,10 +9,10 @@ import cv2
 import pytest
 from typer.testing import CliRunner
 
+from featveil.audit.request import folder_request
 from featveil.cli import app
 from featveil.core import InputError, MissingExtraError
 from featveil.core.records import read_records
-from featveil.tasks.audit_request import folder_request
 
 SMALL = """
 max_features = 60
@@ -106,7 +106,7 @@ def test_ctrl_c_says_how_to_go_on(run: Any, small: Path, tmp_path: Path, monkeyp
     def stopped(*arguments: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("featveil.tasks.audit.run_resumable", stopped)
+    monkeypatch.setattr("featveil.audit.run.run_resumable", stopped)
     result = run("audit", small, "--out", tmp_path / "out")
     assert result.exit_code == 130
     assert "Stopped. The same command goes on from" in result.stderr and "records.jsonl" in result.stderr
@@ -118,7 +118,7 @@ def test_without_matplotlib_there_is_no_figure(
     def missing(*arguments: Any) -> None:
         raise MissingExtraError("matplotlib", "plots")
 
-    monkeypatch.setattr("featveil.reports.draw_frontier", missing)
+    monkeypatch.setattr("featveil.audit.frontier.draw_frontier", missing)
     (out / "frontier.png").unlink(missing_ok=True)
     result = run("audit", small, "--out", out, "--processes", 1)
     assert result.exit_code == 0 and "frontier.png was not drawn" in result.stderr
@@ -131,8 +131,8 @@ def test_a_folder_of_photographs_is_enough(
     usual = folder_request(tmp_path)
     assert [source.folder for source in usual.sources] == [tmp_path] and len(usual.schemes) > 10
     quick = [scheme for scheme in usual.schemes if scheme.name in ("identity", "random-4")]
-    monkeypatch.setattr("featveil.tasks.audit_request.default_schemes", lambda kind: quick)
-    monkeypatch.setattr("featveil.tasks.audit_request.ATTACKS", {})
+    monkeypatch.setattr("featveil.audit.request.default_schemes", lambda kind: quick)
+    monkeypatch.setattr("featveil.audit.request.ATTACKS", {})
     (tmp_path / "damaged.png").write_bytes(image.read_bytes()[:200])
     cv2.imwrite(str(tmp_path / "b.png"), cv2.flip(cv2.imread(str(image)), 0))  # type: ignore[arg-type]
     result = run("audit", tmp_path, "--out", tmp_path / "out", "--processes", 1)
@@ -188,7 +188,7 @@ def test_what_cannot_be_painted_is_said(run: Any, small: Path, out: Path, monkey
     def none(*arguments: Any) -> None:
         raise InputError("there is no inverter of this kind")
 
-    monkeypatch.setattr("featveil.tasks.audit_pictures.raw_painter", none)
+    monkeypatch.setattr("featveil.audit.painting.raw_painter", none)
     result = run("audit", small, "--out", out, "--processes", 1)
     assert result.exit_code == 0 and "warning: not painted: there is no inverter of this kind" in result.stderr
     assert "There are no pictures: there is no inverter of this kind." in (out / "report.html").read_text("utf-8")

@@ -10,17 +10,17 @@ import pytest
 import featveil as fv
 from featveil.attacks import Unconceal
 from featveil.cli import demo as command
-from featveil.tasks.demo_map import MappedRoom, map_room
+from featveil.demo.room import MappedRoom, map_room
 
 
 @pytest.fixture(autouse=True)
 def fewer_features(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "_FEATURES", 300)
     monkeypatch.setattr(command, "_DIMENSIONS", (4,))
-    monkeypatch.setattr("featveil.tasks.demo._SAMPLE", 20)
-    monkeypatch.setattr("featveil.tasks.demo_map.map_room", without_pycolmap)
+    monkeypatch.setattr("featveil.demo.board._SAMPLE", 20)
+    monkeypatch.setattr("featveil.demo.room.map_room", without_pycolmap)
     quick = partial(Unconceal, examples=1024, features=64, steps=2)
-    monkeypatch.setattr("featveil.tasks.demo.Unconceal", quick)
+    monkeypatch.setattr("featveil.demo.board.Unconceal", quick)
 
 
 def without_pycolmap() -> list[MappedRoom]:
@@ -28,7 +28,7 @@ def without_pycolmap() -> list[MappedRoom]:
 
 
 def test_page_and_release(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("featveil.tasks.demo.Unconceal", Unconceal)
+    monkeypatch.setattr("featveil.demo.board.Unconceal", Unconceal)
     result = run("demo", "--out", tmp_path / "out", "--json")
     assert result.exit_code == 0, result.output
     shown = json.loads(result.stdout)
@@ -63,7 +63,7 @@ def test_page_and_release(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_the_map_of_a_room(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every scheme places all views but the query, and localizes that within 1 cm and 0.2 degrees of the truth."""
     pytest.importorskip("pycolmap")
-    monkeypatch.setattr("featveil.tasks.demo_map.map_room", map_room)
+    monkeypatch.setattr("featveil.demo.room.map_room", map_room)
     result = run("demo", "--out", tmp_path / "out", "--json")
     rows = json.loads(result.stdout)["map"]
     page = (tmp_path / "out/index.html").read_text(encoding="utf-8")
@@ -116,7 +116,7 @@ def test_a_failed_run_keeps_the_earlier_page(run: Any, tmp_path: Path, monkeypat
     def fail(run: object) -> str:
         raise fv.InputError("stop")
 
-    monkeypatch.setattr("featveil.reports.page.render", fail)
+    monkeypatch.setattr("featveil.demo.demo_page.render", fail)
     assert run("demo", "--out", tmp_path).exit_code == 2
     assert [path.name for path in tmp_path.iterdir()] == ["index.html"]
     assert (tmp_path / "index.html").read_text() == "earlier"
@@ -126,7 +126,7 @@ def test_a_demo_without_an_inverter_is_still_one(run: Any, tmp_path: Path, monke
     def none(kind: str) -> None:
         raise fv.InputError("there is no inverter")
 
-    monkeypatch.setattr("featveil.tasks.demo.raw_painter", none)
+    monkeypatch.setattr("featveil.demo.board.raw_painter", none)
     result = run("demo", "--out", tmp_path / "out", "--json")
     assert result.exit_code == 0 and json.loads(result.stdout)["views"] == []
     assert "was not painted: there is no inverter." in (tmp_path / "out/index.html").read_text(encoding="utf-8")

@@ -18,9 +18,9 @@ from typer.main import get_command
 from face_sets import population
 from featveil.cli import app
 from featveil.core import Subspaces
-from featveil.datasets.faces import FaceSet, load_faces, save_faces
-from featveil.pool import Pool
-from featveil.templates import TemplateStore
+from featveil.datasets.face_sets import FaceSet, load_faces, save_faces
+from featveil.stores.pool import Pool
+from featveil.stores.templates import TemplateStore
 from interruptions import Watched
 from template_stores import edit, without_waiting_for_the_disk
 
@@ -292,7 +292,7 @@ class TestEnrolling:
     ) -> None:
         from featveil.defenses import privatize
 
-        Watched(monkeypatch, "featveil.tasks.face_templates.privatize", privatize, stop_at=5)
+        Watched(monkeypatch, "featveil.pipelines.face.privatize", privatize, stop_at=5)
         stopped = run("face", "enroll", store, "--everyone", folder / "staff.npz")
         assert (stopped.exit_code, stopped.stdout) == (130, "")
         assert stopped.stderr == "stopped: nothing was left half-written\n"
@@ -528,7 +528,7 @@ def test_a_command_that_is_killed_keeps_who_was_enrolled(
     """As if the power was cut: those of earlier parts are there, and those who follow cost the pool nothing twice."""
     code = """
 import os, signal, sys
-import featveil.tasks.face_templates as tasks, featveil.templates as templates
+import featveil.pipelines.face as tasks, featveil.stores.templates as templates
 from featveil.cli import app
 templates._BATCH = 2
 real, calls = tasks.privatize, 0

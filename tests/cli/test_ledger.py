@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from featveil.cli import Commands
 from featveil.cli.ledger import app as commands
 from featveil.core import Guarantee, Points, PrivateFeatures
-from featveil.ledger import Ledger
+from featveil.stores.ledger import Ledger
 
 app = typer.Typer(cls=Commands, name="featveil")
 app.add_typer(commands, name="ledger")

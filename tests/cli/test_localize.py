@@ -14,10 +14,10 @@ import featveil as fv
 from featveil.formats import hloc, private_hloc
 from featveil.formats.pairs import write_pairs
 from featveil.formats.poses import read_poses
-from featveil.geometry.localization import Localized
-from featveil.geometry.mapping import triangulate
+from featveil.geometry.absolute_pose import Localized
+from featveil.geometry.sfm import triangulate
 from featveil.metrics import pose_errors
-from featveil.tasks.localizing import Localizer
+from featveil.pipelines.localize import Localizer
 from rooms import STEADY, Room, RoomFiles
 
 QUERY = "view02.png"
@@ -172,7 +172,7 @@ def test_iterations_are_those_of_words_on_either_side(
         used.append(iterations)
         raise fv.InputError("enough")
 
-    monkeypatch.setattr("featveil.geometry.localization.PoseSearch", search)
+    monkeypatch.setattr("featveil.geometry.absolute_pose.PoseSearch", search)
     other = out.with_name("other.png")
     shutil.copy(files.images / QUERY, other)
     options = ("--model", room.model, "--out", out)

@@ -15,7 +15,7 @@ from featveil.core import Camera
 from featveil.formats import hloc, private_hloc
 from featveil.formats.pairs import write_pairs
 from featveil.formats.poses import write_queries
-from featveil.geometry.database import matched_pairs
+from featveil.geometry.match_database import matched_pairs
 from featveil.geometry.models import read_model
 from featveil.matching import match
 from featveil.metrics import align_poses, pose_errors
@@ -37,7 +37,7 @@ def content(folder: Path) -> set[str]:
 
 def stop_at(monkeypatch: pytest.MonkeyPatch, call: int) -> None:
     """Ctrl-C when pair number `call`, from 1, is matched."""
-    Watched(monkeypatch, "featveil.tasks.map_building.match", match, call)
+    Watched(monkeypatch, "featveil.pipelines.map.match", match, call)
 
 
 def check_cameras(room: Room, out: Path, metres: float, degrees: float) -> None:

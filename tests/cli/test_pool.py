@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import featveil as fv
-from featveil.pool import Pool
+from featveil.stores.pool import Pool
 
 
 @pytest.fixture

@@ -16,11 +16,11 @@ pytest.importorskip("onnx", reason="exporting: pip install 'featveil[learning]'"
 from rich.console import Console  # noqa: E402
 
 from featveil.cli import train  # noqa: E402
+from featveil.datasets.board import views  # noqa: E402
 from featveil.defenses import load_network  # noqa: E402
 from featveil.extractors import extract  # noqa: E402
 from featveil.inverters import SIFT_FILE, builtin_inverter, load_inverter  # noqa: E402
-from featveil.tasks.demo import views  # noqa: E402
-from featveil.tasks.photo_samples import part_of  # noqa: E402
+from featveil.pipelines.photo_samples import part_of  # noqa: E402
 from networks import write_network  # noqa: E402
 from photographs import write_photographs  # noqa: E402
 from small_inverters import TINY  # noqa: E402

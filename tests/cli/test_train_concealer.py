@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch", reason="networks: pip install 'featveil[lea
 from rich.console import Console  # noqa: E402
 
 from featveil.cli import train_concealer  # noqa: E402
-from featveil.formats.networks import load_network  # noqa: E402
+from featveil.formats.network_files import load_network  # noqa: E402
 from featveil.learning.concealer_presets import PRESETS  # noqa: E402
 from patch_sets import write_patches  # noqa: E402
 from photographs import write_photographs  # noqa: E402

@@ -16,7 +16,7 @@ from featveil.core.features import Features, Keypoints
 from featveil.core.files import locked
 from featveil.databases import Database, Recipe, build, sampling
 from featveil.databases.building import discard_work
-from featveil.databases.database import unit_rows
+from featveil.databases.entries import unit_rows
 
 SMALL = Recipe(clusters=32, parts=4, max_per_image=60, iterations=3)
 

@@ -36,7 +36,7 @@ def test_build_writes_the_file_and_clears_its_work(array: Path, tmp_path: Path) 
 def test_ctrl_c_keeps_the_work_and_the_same_command_goes_on(
     array: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from featveil.databases import clustering
+    from featveil.databases import kmeans as clustering
 
     out = tmp_path / "my.safetensors"
     arguments = ["build", str(array), "--out", str(out), "--kind", "face", "--clusters", "20", "--json"]

@@ -12,7 +12,7 @@ from featveil.core import DatasetError, InputError
 from featveil.core.arrays import Integers
 from featveil.datasets import face_pairs as module
 from featveil.datasets.face_pairs import FOLDS, FacePairs, load_pairs, pairs_within
-from featveil.datasets.faces import FaceSet, load_faces
+from featveil.datasets.face_sets import FaceSet, load_faces
 
 LFW_NAMES = ("Abel_0001", "Abel_0002", "Abel_0012", "Bea_Lee_0001", "Bea_Lee_0002", "Cy_0001")
 LISTED = "Abel_0001 Abel_0002 1\nAbel_0001 Cy_0001 0\n"

@@ -10,7 +10,7 @@ import pytest
 from featveil.core import DatasetError, InputError
 from featveil.datasets import PatchPairs, load_phototour, phototour, write_phototour
 from featveil.datasets.phototour_writing import writing_phototour
-from featveil.extractors.patches import Patches
+from featveil.extractors.patch_cutting import Patches
 
 COUNT = 300  # two sheets, the second not full
 

@@ -4,7 +4,7 @@ import pytest
 from featveil.attacks.ranking import distinguish
 from featveil.core import Randomness
 from featveil.core.arrays import Float32, Float64, Integers
-from featveil.databases.database import unit_rows
+from featveil.databases.entries import unit_rows
 from featveil.defenses.balance import Balance
 from pools import descriptors
 

@@ -10,7 +10,7 @@ import pytest
 from featveil.core import Features, InputError, MissingExtraError
 from featveil.extractors import NetworkDescriber, Sift, SiftDescriber, image_files, make_describer, read_image
 from featveil.extractors.images import Image
-from featveil.extractors.patches import Patches, cut_patches, frames_of, whole
+from featveil.extractors.patch_cutting import Patches, cut_patches, frames_of, whole
 from textures import texture
 
 
@@ -84,7 +84,7 @@ def test_digests_tell_weights_apart(tmp_path: Path) -> None:
 
 
 def test_nothing_imports_torch_before_a_network_is_used() -> None:
-    modules = "featveil.extractors, featveil.cli, featveil.datasets, featveil.tasks.patch_benchmark"
+    modules = "featveil.extractors, featveil.cli, featveil.datasets, featveil.lab.patch_benchmark"
     code = f"import sys, {modules}; print('torch' in sys.modules, 'kornia' in sys.modules)"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert shown.split() == ["False", "False"]

@@ -22,7 +22,7 @@ def in_a_new_process(code: str) -> str:
 
 
 def test_importing_does_not_load_pycolmap() -> None:
-    modules = "featveil, featveil.geometry.mapping, featveil.geometry.models, featveil.geometry.verification"
+    modules = "featveil, featveil.geometry.sfm, featveil.geometry.models, featveil.geometry.two_view"
     assert in_a_new_process(f"import sys, {modules}; print('pycolmap' in sys.modules)") == "False\n"
 
 

@@ -16,7 +16,7 @@ from featveil.inverters import load_inverter  # noqa: E402
 from featveil.learning.encodings import Encoding, cells  # noqa: E402
 from featveil.learning.exporting import check_exportable, export_inverter  # noqa: E402
 from featveil.learning.graphs import make_graph  # noqa: E402
-from featveil.learning.inversion import Inverter, make_inverter  # noqa: E402
+from featveil.learning.inverter_networks import Inverter, make_inverter  # noqa: E402
 from small_inverters import ENCODING, SIZE, export_tiny, some_features, tiny_inverter  # noqa: E402
 
 Exported = dict[str, tuple[Path, Inverter]]

@@ -15,7 +15,7 @@ from scipy.signal import correlate2d  # noqa: E402
 from featveil.core import InputError, MissingExtraError  # noqa: E402
 from featveil.core.arrays import Float64  # noqa: E402
 from featveil.extractors import Sift, image_files, make_describer, read_image  # noqa: E402  # noqa: E402
-from featveil.extractors.patches import Patches, cut_patches  # noqa: E402
+from featveil.extractors.patch_cutting import Patches, cut_patches  # noqa: E402
 from featveil.learning.patch_networks import HardTFeat, load_patch_network  # noqa: E402
 from textures import texture  # noqa: E402
 

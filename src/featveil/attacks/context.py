@@ -15,7 +15,7 @@ from featveil.attacks.overlapping import BINS, CELLS, Overlaps, find_overlaps, p
 from featveil.attacks.ranking import probabilities
 from featveil.core import Keypoints, PrivateFeatures
 from featveil.core.arrays import Float32, Float64, Integers
-from featveil.databases.database import QUANTIZED_KINDS
+from featveil.databases.entries import QUANTIZED_KINDS
 
 _LISTED = 8  # candidates of each feature that are weighed, the best by their own looks
 _COMPARED = 256  # features that others are compared with, and

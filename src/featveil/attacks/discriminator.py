@@ -24,10 +24,10 @@ from featveil.core import InputError, Points, PrivateFeatures, Subspaces
 from featveil.core.arrays import Float32, Float64
 from featveil.core.features import sent_by
 from featveil.databases import Database
-from featveil.databases.database import QUANTIZED_KINDS, quantized, unit_rows
+from featveil.databases.entries import QUANTIZED_KINDS, quantized, unit_rows
 from featveil.defenses import Hardened, Lifting
 from featveil.distances import nearest
-from featveil.pool import Pool
+from featveil.stores.pool import Pool
 
 _POOL = 32768  # descriptors of its own that are made use of
 _FEWEST = 20  # lists that a ranker is trained on; with less, candidates are ranked by their energy

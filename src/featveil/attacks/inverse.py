@@ -17,7 +17,7 @@ from featveil.attacks.refining import Expected, refine
 from featveil.core import ConcealingNetwork, Points
 from featveil.core.arrays import Float32, Float64, Floats
 from featveil.databases import Database
-from featveil.databases.database import unit_rows
+from featveil.databases.entries import unit_rows
 from featveil.distances import nearest
 
 _SEED = 0x0C0D

@@ -16,7 +16,7 @@ from scipy.optimize import minimize
 from featveil.attacks.candidates import precision_of
 from featveil.core import InputError
 from featveil.core.arrays import Float64, Floats, Integers
-from featveil.databases.database import QUANTIZED_KINDS
+from featveil.databases.entries import QUANTIZED_KINDS
 
 _SIFT_SIZE = 128
 _BYTES = 512  # the norm of a SIFT descriptor as bytes

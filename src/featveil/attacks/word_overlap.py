@@ -23,7 +23,7 @@ from featveil.attacks.posterior import check_smoothing
 from featveil.attacks.words import likeliest, source_of
 from featveil.core import InputError, Keypoints, Points, PrivateFeatures, WordSets
 from featveil.core.arrays import Float32, Float64, Floats, Integers
-from featveil.databases.database import unit_rows
+from featveil.databases.entries import unit_rows
 from featveil.distances import nearest
 
 _KINDS = ("sift", "rootsift")  # kinds whose descriptors are histograms of gradients

@@ -15,8 +15,8 @@ from featveil.attacks.likelihoods import Release, Source, sum_over_samples
 from featveil.core import InputError, Points, PrivateFeatures
 from featveil.core.arrays import Float64, Integers
 from featveil.databases import Database, nearest_words
-from featveil.databases.words import check_codebook
-from featveil.matching.words import join
+from featveil.databases.codebooks import check_codebook
+from featveil.matching.word_sets import join
 
 _ENTRIES = 2**24  # of a table of probabilities that is held at a time
 _IMPOSSIBLE = 1e-300

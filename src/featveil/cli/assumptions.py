@@ -42,9 +42,9 @@ def assumptions(
 
     Example: featveil bench assumptions holidays/ --out results/ --dimensions 4,16
     """
-    from featveil.tasks.assumptions import lifting_database, make_schemes, run_resumable
-    from featveil.tasks.matching import Settings
-    from featveil.tasks.victims import read_victims
+    from featveil.audit.victims import read_victims
+    from featveil.lab.assumptions import lifting_database, make_schemes, run_resumable
+    from featveil.lab.matching import Settings
 
     settings = Settings(kind, max_features, seed)
     wanted = whole_numbers(dimensions, "--dimensions")
@@ -60,7 +60,7 @@ def assumptions(
 
 def _publish(records: "list[Record]", out: Path, json: bool) -> None:
     """Write the reports and print both tables."""
-    from featveil.reports import (
+    from featveil.lab.assumptions_report import (
         assumptions_markdown,
         collision_cells,
         draw_assumptions,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from featveil.core import PrivateFeatures
     from featveil.core.records import Record
     from featveil.metrics import Truth
-    from featveil.tasks.guesses import Guessed
+    from featveil.pipelines.guesses import Guessed
 
 FLOOR = "chance"
 
@@ -91,8 +91,8 @@ class Results:
 
     def write(self, out: Path) -> None:
         """Write table.md and, where matplotlib is there, histogram.png of what was scored, now or in earlier runs."""
-        from featveil.reports.leakage import leakage_markdown, leakage_rows
-        from featveil.reports.leakage_histograms import draw_leakage
+        from featveil.plotting.leakage_histograms import draw_leakage
+        from featveil.plotting.leakage_tables import leakage_markdown, leakage_rows
 
         self.written = [guess.path for guess in self.guesses if guess.path is not None]
         if not self.records:
@@ -117,7 +117,7 @@ class Results:
         That they agree in seed, sample and database is sure: chance is measured in every run, and was checked.
         """
         from featveil.core.records import read_records
-        from featveil.tasks.file_attacks import TASK
+        from featveil.pipelines.attack import TASK
 
         attacked = {(record.dataset, record.parameters["private"]) for record in self.records}
         return list(
@@ -130,7 +130,7 @@ class Results:
 
     def facts(self) -> dict[str, Any]:
         """For --json: over all files, for each file, and what is to be known about it."""
-        from featveil.reports.leakage import leakage_rows
+        from featveil.plotting.leakage_tables import leakage_rows
 
         each = [{"file": record.dataset, **asdict(leakage_rows([record])[0])} for record in self.records]
         return {
@@ -160,7 +160,7 @@ class Results:
         return Group(*parts, *(Text(printable(f"wrote {path}")) for path in shown))
 
     def _scored(self) -> "list[RenderableType]":
-        from featveil.reports.leakage import leakage_cells, leakage_rows
+        from featveil.plotting.leakage_tables import leakage_cells, leakage_rows
 
         rows = leakage_rows(self.records)
         parts: list[RenderableType] = []
@@ -198,7 +198,7 @@ class Results:
 
     def _notes(self, records: "list[Record]") -> list[str]:
         """What a reader of `records` and of the guesses must know."""
-        from featveil.reports.leakage import leakage_rows
+        from featveil.plotting.leakage_tables import leakage_rows
 
         told = dict(self.notes)
         for row in leakage_rows(records):
@@ -224,7 +224,7 @@ def _not_run(left_out: list[LeftOut]) -> list[str]:
 def list_attacks() -> "tuple[dict[str, Any], RenderableType]":
     """Every attack with what it needs, can use and applies to: for --json, and for a person."""
     from featveil.attacks import ATTACKS, MEANINGS, REPRESENTATIONS
-    from featveil.tasks.file_attacks import attack_parameters
+    from featveil.pipelines.attack import attack_parameters
 
     facts, parts = [], []
     for name, method in ATTACKS.items():

@@ -14,10 +14,10 @@ from featveil.core.files import make_folder
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from featveil.audit.releases import Victim
     from featveil.core.records import Record
-    from featveil.reports import AttackRow
-    from featveil.tasks.attacks import Settings
-    from featveil.tasks.releases import Victim
+    from featveil.lab.attack_report import AttackRow
+    from featveil.lab.attacks import Settings
 
 
 def attacks(
@@ -59,10 +59,10 @@ def attacks(
 
     Example: featveil bench attacks victims/ --attacker photos/ --out results/ --strategies sub-hybrid --dimensions 4
     """
+    from featveil.audit.trials import make_trials
+    from featveil.audit.victims import check_apart, own_database
     from featveil.defenses import load_network
-    from featveil.tasks.attacks import Settings, Study, make_schemes, run_resumable
-    from featveil.tasks.trials import make_trials
-    from featveil.tasks.victims import check_apart, own_database
+    from featveil.lab.attacks import Settings, Study, make_schemes, run_resumable
 
     for folder in attacker:
         check_apart(folder, victims, "the attacker's database would hold what is hidden")
@@ -88,8 +88,8 @@ def attacks(
 
 
 def _victims(folder: Path, images: int, settings: "Settings") -> "list[Victim]":
-    from featveil.tasks.releases import Victim
-    from featveil.tasks.victims import read_victims, second_view
+    from featveil.audit.releases import Victim
+    from featveil.audit.victims import read_victims, second_view
 
     kind, most = settings.kind, settings.max_features
     with progress("victims") as report:
@@ -99,7 +99,7 @@ def _victims(folder: Path, images: int, settings: "Settings") -> "list[Victim]":
 
 def _publish(records: "list[Record]", out: Path, json: bool) -> None:
     """Write the reports and print the best attack of every scheme."""
-    from featveil.reports import attacks_markdown, best_attacks, draw_attacks, summarize_attacks
+    from featveil.lab.attack_report import attacks_markdown, best_attacks, draw_attacks, summarize_attacks
 
     rows = summarize_attacks(records)
     title = f"Attacks on {records[0].dataset}, {records[0].parameters['kind']}"

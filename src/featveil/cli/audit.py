@@ -15,10 +15,10 @@ from featveil.core.files import locked, make_folder, replacing
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from featveil.audit.request import Request
+    from featveil.audit.rows import AuditRow
+    from featveil.audit.run import Audit
     from featveil.core.records import Record
-    from featveil.reports import AuditRow
-    from featveil.tasks.audit import Audit
-    from featveil.tasks.audit_request import Request
 
 
 def audit(
@@ -50,12 +50,12 @@ def audit(
 
     Example: featveil audit photos/ --out audit/
     """
-    from featveil.tasks.audit import run_resumable
-    from featveil.tasks.audit_roles import prepare
+    from featveil.audit.roles import prepare
+    from featveil.audit.run import run_resumable
 
     request = _request(what)
     if inverter is not None:
-        from featveil.tasks.attacker_view import raw_painter
+        from featveil.pipelines.attacker_view import raw_painter
 
         raw_painter(request.settings.kind, inverter)  # before anything is measured
     with progress("photographs") as report:
@@ -75,8 +75,8 @@ def _cores() -> int:
 
 
 def _request(what: Path | None) -> "Request":
-    from featveil.tasks.audit_file import read_audit_file
-    from featveil.tasks.audit_request import built_in_request, folder_request
+    from featveil.audit.file import read_audit_file
+    from featveil.audit.request import built_in_request, folder_request
 
     if what is None:
         return built_in_request()
@@ -91,7 +91,10 @@ def _request(what: Path | None) -> "Request":
 
 def _publish(records: "list[Record]", out: Path) -> list[str]:
     """Write page, table and figure; the files of the folder."""
-    from featveil.reports import audit_markdown, audit_page, draw_frontier, summarize_audit
+    from featveil.audit.audit_tables import audit_markdown
+    from featveil.audit.frontier import draw_frontier
+    from featveil.audit.page import audit_page
+    from featveil.audit.summary import summarize_audit
 
     _write(out / "report.html", audit_page(records))
     _write(out / "table.md", audit_markdown(records))
@@ -106,8 +109,10 @@ def _publish(records: "list[Record]", out: Path) -> list[str]:
 
 def _paint(made: "Audit", records: "list[Record]", out: Path, inverter: Path | None, processes: int) -> "list[Record]":
     """Records of what the best attackers see, with which the page is written again; none where that is not possible."""
-    from featveil.reports import AuditPictures, audit_page, summarize_audit
-    from featveil.tasks.audit_pictures import paint_resumable
+    from featveil.audit.page import audit_page
+    from featveil.audit.painting import paint_resumable
+    from featveil.audit.paintings import AuditPictures
+    from featveil.audit.summary import summarize_audit
 
     best = {(row.dataset, row.scheme): row.best.attack for row in summarize_audit(records) if row.best is not None}
     folder = out / "pictures"
@@ -134,7 +139,7 @@ def _write(path: Path, text: str) -> None:
 
 def _show(records: "list[Record]", painted: "list[Record]", files: list[str], out: Path, json: bool) -> None:
     """Print one line for each scheme."""
-    from featveil.reports import summarize_audit
+    from featveil.audit.summary import summarize_audit
 
     rows = summarize_audit(records)
     pictures = [

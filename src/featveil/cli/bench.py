@@ -29,7 +29,8 @@ from featveil.core.files import make_folder
 if TYPE_CHECKING:
     from featveil.core.records import Record
     from featveil.databases import Database
-    from featveil.reports import MatchingRow, WordsRow
+    from featveil.lab.matching_report import MatchingRow
+    from featveil.lab.words_report import WordsRow
 
 app = typer.Typer(no_args_is_help=True, help="Measure how well private features match, and how fast.")
 
@@ -57,7 +58,7 @@ def matching(
     Example: featveil bench matching hpatches-sequences/ --out results/ --strategies random,sub-hybrid
     """
     from featveil.datasets import load_hpatches
-    from featveil.tasks.matching import DEFAULT_STRATEGIES, Settings, make_schemes, run_resumable
+    from featveil.lab.matching import DEFAULT_STRATEGIES, Settings, make_schemes, run_resumable
 
     settings = Settings(kind, max_features, seed)
     chosen = DEFAULT_STRATEGIES if strategies is None else tuple(split(strategies, "--strategies"))
@@ -92,7 +93,7 @@ def words(
     Example: featveil bench words hpatches-sequences/ --out results/ --epsilons 12,10 --subset-sizes 1,4
     """
     from featveil.datasets import load_hpatches
-    from featveil.tasks.words import Settings, make_schemes, run_resumable
+    from featveil.lab.words import Settings, make_schemes, run_resumable
 
     settings = Settings(kind, max_features, seed, iterations)
     sizes, nearest = whole_numbers(subset_sizes, "--subset-sizes"), whole_numbers(nearest_sizes, "--nearest-sizes")
@@ -119,7 +120,8 @@ app.add_typer(face_bench.app, name="faces")
 
 def _publish(records: "list[Record]", out: Path, json: bool) -> None:
     """Write the reports of image matching and print the table."""
-    from featveil.reports import draw_matching_curves, matching_cells, matching_markdown, summarize_matching
+    from featveil.lab.matching_curves import draw_matching_curves
+    from featveil.lab.matching_report import matching_cells, matching_markdown, summarize_matching
 
     rows: list[MatchingRow] = summarize_matching(records)
     title = f"Image matching on {records[0].dataset}, {records[0].parameters['kind']}"
@@ -137,7 +139,8 @@ def _publish(records: "list[Record]", out: Path, json: bool) -> None:
 
 def _publish_words(records: "list[Record]", out: Path, json: bool) -> None:
     """Write the reports of word sets and print a table for each codebook."""
-    from featveil.reports import draw_words_curves, summarize_words, words_markdown, words_tables
+    from featveil.lab.word_curves import draw_words_curves
+    from featveil.lab.words_report import summarize_words, words_markdown, words_tables
 
     rows: list[WordsRow] = summarize_words(records)
     title = f"Word sets on {records[0].dataset}, {records[0].parameters['kind']}"
@@ -154,7 +157,7 @@ def _publish_words(records: "list[Record]", out: Path, json: bool) -> None:
 
 def _narrow_words(rows: "list[WordsRow]") -> Table:
     """A terminal has 80 columns; table.md and --json have everything."""
-    from featveil.reports import words_cells
+    from featveil.lab.words_report import words_cells
 
     lines: list[tuple[object, ...]] = []
     for row, cells in zip(rows, words_cells(rows)[1], strict=True):

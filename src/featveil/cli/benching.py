@@ -12,7 +12,7 @@ from featveil.core.files import replacing
 
 if TYPE_CHECKING:
     from featveil.core.records import Record
-    from featveil.tasks.resuming import Report
+    from featveil.core.resuming import Report
 
 Value = TypeVar("Value")
 

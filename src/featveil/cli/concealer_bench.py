@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from featveil.core.records import Record
-    from featveil.reports.concealers import ConcealerResults
+    from featveil.lab.concealers_report import ConcealerResults
 
 _SHOWN = ("descriptors", "mean mAP", "to raw", "right@3", "SSIM seen", "by")
 
@@ -65,18 +65,18 @@ def concealers(
     Example: featveil bench concealers sift-0.1.safetensors sift-1.safetensors --data hpatches-sequences/
     --images victims/ --part test --direct fresh-0.1.onnx --direct fresh-1.onnx --out results/
     """
+    from featveil.audit.victims import own_database
     from featveil.core.records import read_records
     from featveil.databases import builtin
     from featveil.datasets import load_hpatches, load_phototour
     from featveil.extractors import make_describer
-    from featveil.formats.networks import load_network
-    from featveil.tasks import matching
-    from featveil.tasks.concealer_study import ConcealerStudy, check_networks, described_by, inverted_schemes
-    from featveil.tasks.inversion_photos import find_photographs, read_photographs
-    from featveil.tasks.inversion_study import Settings, Study, make_trials
-    from featveil.tasks.inverting import load_painter
-    from featveil.tasks.patch_benchmark import PatchSettings, PatchSources
-    from featveil.tasks.victims import own_database
+    from featveil.formats.network_files import load_network
+    from featveil.lab import matching
+    from featveil.lab.concealers import ConcealerStudy, check_networks, described_by, inverted_schemes
+    from featveil.lab.inversion_photos import find_photographs, read_photographs
+    from featveil.lab.inversion_study import Settings, Study, make_trials
+    from featveil.lab.patch_benchmark import PatchSettings, PatchSources
+    from featveil.pipelines.invert import load_painter
 
     networks = [load_network(path) for path in files]
     kind = networks[0].kind
@@ -107,8 +107,8 @@ def concealers(
 
 def _publish(records: "list[Record]", out: Path, kind: str, json: bool) -> None:
     """Write both figures and the tables, and print the first."""
-    from featveil.reports.concealer_figures import draw_concealed_matching, draw_concealers
-    from featveil.reports.concealers import concealer_markdown, summarize_concealers
+    from featveil.lab.concealer_figures import draw_concealed_matching, draw_concealers
+    from featveil.lab.concealers_report import concealer_markdown, summarize_concealers
 
     found = summarize_concealers(records)
     with replacing(out / "table.md") as temporary:
@@ -126,7 +126,7 @@ def _publish(records: "list[Record]", out: Path, kind: str, json: bool) -> None:
 
 def _narrow(found: "ConcealerResults") -> "Table":
     """A terminal has 80 columns: table.md and --json have everything."""
-    from featveil.reports.concealers import concealer_cells
+    from featveil.lab.concealers_report import concealer_cells
 
     headings, lines = concealer_cells(found)
     kept = [place for place, name in enumerate(headings) if name in _SHOWN]

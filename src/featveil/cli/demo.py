@@ -17,13 +17,13 @@ from featveil.core.files import check_folder, make_folder, replacing
 
 if TYPE_CHECKING:
     from featveil.core import Features, PrivateFeatures
-    from featveil.reports.page import Count, Row, Run, Words
-    from featveil.reports.page_concealed import ConcealedPart
-    from featveil.reports.page_faces import FacesPart
-    from featveil.reports.page_map import MapPart
-    from featveil.reports.page_views import ViewRow
-    from featveil.reports.pictures import Panel, Picture
-    from featveil.tasks.leakage import Outcome
+    from featveil.demo.demo_page import Count, Row, Run, Words
+    from featveil.demo.page_concealed import ConcealedPart
+    from featveil.demo.page_faces import FacesPart
+    from featveil.demo.page_map import MapPart
+    from featveil.demo.page_views import ViewRow
+    from featveil.pipelines.scoring import Outcome
+    from featveil.plotting.pictures import Panel, Picture
 
 _DIMENSIONS = (2, 4, 8)
 _SHOWN = 4
@@ -49,12 +49,12 @@ def demo(
 
     Example: featveil demo --images query.jpg reference.jpg
     """
+    from featveil.demo.demo_page import render
     from featveil.formats.veil import encode
-    from featveil.reports.page import render
 
     _check_folder(out)
     if images is None:
-        from featveil.tasks.demo import views
+        from featveil.datasets.board import views
 
         images = views()
     with progress("matching (the first run compiles)") as report:
@@ -88,11 +88,11 @@ class _Outcome:
 def _run(images: tuple[Path, Path], report: Callable[[int, int], None]) -> "tuple[Run, PrivateFeatures]":
     """Everything the page shows, and the release it shows."""
     from featveil.attacks import ATTACKS
+    from featveil.demo.board import attack_release
+    from featveil.demo.demo_page import LeakRow, Run
     from featveil.extractors import read_image
     from featveil.formats.veil import encode
-    from featveil.reports.page import LeakRow, Run
-    from featveil.reports.pictures import draw_keypoints, panel
-    from featveil.tasks.demo import attack_release
+    from featveil.plotting.pictures import draw_keypoints, panel
 
     started = time.monotonic()
     pictures = [read_image(path) for path in images]
@@ -142,7 +142,7 @@ def _lifted(
 ) -> "tuple[Row, tuple[PrivateFeatures, Picture, Picture]]":
     """Both kinds of private matching at one dimension: counts, the release of the query and two pictures."""
     from featveil.defenses import Lifting, privatize
-    from featveil.reports.page import Row
+    from featveil.demo.demo_page import Row
 
     lifting = Lifting("sub-hybrid", dimension)
     private = privatize(query, lifting)
@@ -159,8 +159,8 @@ def _words(query: "Features", seen: _Side) -> "Words":
     """The subset mechanism at every epsilon, against the raw reference."""
     from featveil.databases import builtin
     from featveil.defenses import Subset, privatize
+    from featveil.demo.demo_page import WordRow, Words
     from featveil.formats.veil import encode
-    from featveil.reports.page import WordRow, Words
 
     rows, pictures, sizes = {}, {}, {}
     mechanisms = [Subset(epsilon, _SUBSET_SIZE).for_kind(query.kind) for epsilon in _EPSILONS]
@@ -182,10 +182,10 @@ def _concealed(
 ) -> "ConcealedPart":
     """The built-in concealer: matches with a reference that is concealed too, and what undoing it gives."""
     from featveil.defenses import Concealer, builtin_concealer, privatize
-    from featveil.reports.page import share_of
-    from featveil.reports.page_concealed import ConcealedPart
-    from featveil.reports.page_views import ViewRow
-    from featveil.tasks.demo import attacker_view, undo_concealer
+    from featveil.demo.board import attacker_view, undo_concealer
+    from featveil.demo.demo_page import share_of
+    from featveil.demo.page_concealed import ConcealedPart
+    from featveil.demo.page_views import ViewRow
 
     private = privatize(query, Concealer())
     concealed = builtin_concealer(query.kind).conceal(reference)
@@ -205,8 +205,8 @@ def _views(
     private: "PrivateFeatures", query: "Features", image: "Picture", found: "dict[str, Outcome]"
 ) -> "list[ViewRow] | str":
     """The photograph and what can be painted of it, or why nothing can."""
-    from featveil.reports.page_views import ViewRow
-    from featveil.tasks.demo import attacker_views
+    from featveil.demo.board import attacker_views
+    from featveil.demo.page_views import ViewRow
 
     try:
         return [ViewRow(**vars(view)) for view in attacker_views(private, query, image, found)]
@@ -218,9 +218,9 @@ def _map() -> "MapPart | None":
     """The rendered room mapped from raw and private features; None without pycolmap."""
     from featveil.core import MissingExtraError
     from featveil.datasets import render_scene
-    from featveil.reports import draw_models
-    from featveil.reports.page_map import MapPart, MapRow
-    from featveil.tasks.demo_map import QUERY, SIZE, VIEWS, map_room
+    from featveil.demo.page_map import MapPart, MapRow
+    from featveil.demo.room import QUERY, SIZE, VIEWS, map_room
+    from featveil.plotting.model_comparison import draw_models
 
     try:
         rooms = map_room()
@@ -247,8 +247,8 @@ def _map() -> "MapPart | None":
 
 def _faces() -> "FacesPart":
     """A private template of a face: who passes for her, and what attackers say of her."""
-    from featveil.reports.page_faces import FaceRow, FacesPart
-    from featveil.tasks.demo_faces import DIMENSION, LIFTS, show_faces
+    from featveil.demo.astronaut import DIMENSION, LIFTS, show_faces
+    from featveil.demo.page_faces import FaceRow, FacesPart
 
     found = show_faces()
     return FacesPart(
@@ -263,16 +263,16 @@ def _faces() -> "FacesPart":
 
 
 def _hidden(private: "PrivateFeatures") -> _Side:
-    from featveil.reports.pictures import panel
+    from featveil.plotting.pictures import panel
 
     return _Side(private, panel(private.keypoints, None, private.image_size))
 
 
 def _compare(a: _Side, b: _Side, words: bool = False) -> _Outcome:
+    from featveil.demo.demo_page import Count
     from featveil.geometry import agreeing, agreeing_candidates
     from featveil.matching import match
-    from featveil.reports.page import Count
-    from featveil.reports.pictures import draw_matches
+    from featveil.plotting.pictures import draw_matches
 
     found = match(a.features, b.features)
     pairs = found.indices

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from featveil.reports.page import Run
+    from featveil.demo.demo_page import Run
 
 
 def demo_facts(run: "Run", out: Path) -> dict[str, Any]:

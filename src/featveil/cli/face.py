@@ -26,7 +26,7 @@ from featveil.cli.face_inputs import (
 from featveil.core.errors import InputError
 
 if TYPE_CHECKING:
-    from featveil.templates import Settings
+    from featveil.stores.templates import Settings
 
 _ALIKE = 3  # times the stated FAR, up to which strangers of two sorts count as alike
 
@@ -60,12 +60,12 @@ def create(
 
     Example: featveil face create people.sqlite --among others.npz --dimension 16
     """
-    from featveil.datasets.faces import load_faces
+    from featveil.datasets.face_sets import load_faces
     from featveil.defenses import Hardened, Lifting
     from featveil.defenses.lint import lint, summarize_weaknesses
-    from featveil.pool import Pool
-    from featveil.tasks.face_templates import ARRAYS, load_others
-    from featveil.templates import Settings, TemplateStore
+    from featveil.pipelines.face import ARRAYS, load_others
+    from featveil.stores.pool import Pool
+    from featveil.stores.templates import Settings, TemplateStore
 
     defense: Hardened | Lifting
     digest = None
@@ -128,7 +128,7 @@ def enroll(
 
     Example: featveil face enroll people.sqlite ann ann.jpg
     """
-    from featveil.tasks.face_templates import check_enough, defense_of, templates
+    from featveil.pipelines.face import check_enough, defense_of, templates
 
     opened, settings = open_store(store)
     incomplete = person is None or photo is None
@@ -188,9 +188,9 @@ def calibrate(
     from scipy.stats import beta
 
     from featveil.datasets.face_pairs import load_pairs
-    from featveil.datasets.faces import load_faces
-    from featveil.tasks.face_templates import accepted_others
-    from featveil.tasks.face_templates import calibrate as calibrated
+    from featveil.datasets.face_sets import load_faces
+    from featveil.pipelines.face import accepted_others
+    from featveil.pipelines.face import calibrate as calibrated
 
     opened, settings = open_store(store)
     known = load_faces(faces, settings.kind)

@@ -15,9 +15,9 @@ from featveil.core.files import make_folder
 if TYPE_CHECKING:
     from featveil.core.records import Record
     from featveil.datasets.face_pairs import FacePairs
-    from featveil.datasets.faces import FaceSet
-    from featveil.tasks.face_verification import Verification
-    from featveil.tasks.faces import FaceScheme
+    from featveil.datasets.face_sets import FaceSet
+    from featveil.lab.face_verification import Verification
+    from featveil.pipelines.face_schemes import FaceScheme
 
 app = typer.Typer(no_args_is_help=True, help="Measure how well private face templates verify, and what they give away.")
 
@@ -57,14 +57,14 @@ def verification(
 
     Example: featveil bench faces verification lfw.npz --pairs pairs.txt --others utk.npz --out results/
     """
-    from featveil.reports import (
+    from featveil.lab.face_verification import run_resumable
+    from featveil.lab.face_verification_report import (
         draw_det,
         draw_verification,
         summarize_verification,
         verification_cells,
         verification_markdown,
     )
-    from featveil.tasks.face_verification import run_resumable
 
     study = _verification(faces, pairs, others, attribute, seed)
     schemes = _schemes(strategies, dimensions)
@@ -95,9 +95,14 @@ def attributes(
 
     Example: featveil bench faces attributes utk.npz --out results/ --attributes gender,race
     """
-    from featveil.datasets.faces import load_faces
-    from featveil.reports import attribute_cells, attributes_markdown, draw_attributes, summarize_attributes
-    from featveil.tasks.face_attributes import AttributeStudy, run_resumable
+    from featveil.datasets.face_sets import load_faces
+    from featveil.lab.face_attributes import AttributeStudy, run_resumable
+    from featveil.lab.face_attributes_report import (
+        attribute_cells,
+        attributes_markdown,
+        draw_attributes,
+        summarize_attributes,
+    )
 
     parts = real_numbers(shares, "--shares")
     if len(parts) != 2:
@@ -133,8 +138,8 @@ def logins(
 
     Example: featveil bench faces logins lfw.npz --pairs pairs.txt --others utk.npz --out results/
     """
-    from featveil.reports import draw_logins, login_cells, logins_markdown, summarize_logins
-    from featveil.tasks.face_logins import LoginStudy, run_resumable
+    from featveil.lab.face_logins import LoginStudy, run_resumable
+    from featveil.lab.face_logins_report import draw_logins, login_cells, logins_markdown, summarize_logins
 
     found = _verification(faces, pairs, others, None, seed)
     study = LoginStudy(found.name, found.faces, found.pairs, found.others, whole_numbers(counts, "--counts"), seed)
@@ -163,8 +168,13 @@ def protection(
 
     Example: featveil bench faces protection lfw.npz --pairs pairs.txt --others utk.npz --out results/
     """
-    from featveil.reports import draw_protection, protection_cells, protection_markdown, summarize_protection
-    from featveil.tasks.face_protection import run_resumable
+    from featveil.lab.face_protection import run_resumable
+    from featveil.lab.face_protection_report import (
+        draw_protection,
+        protection_cells,
+        protection_markdown,
+        summarize_protection,
+    )
 
     study = _verification(faces, pairs, others, None, seed)
     schemes = _schemes(strategies, dimensions)
@@ -180,8 +190,8 @@ def _verification(
 ) -> "Verification":
     """The faces, who is who, and the other faces."""
     from featveil.datasets.face_pairs import load_pairs, pairs_within
-    from featveil.datasets.faces import load_faces
-    from featveil.tasks.face_verification import Verification, others_of
+    from featveil.datasets.face_sets import load_faces
+    from featveil.lab.face_verification import Verification, others_of
 
     tested = load_faces(faces)
     known: FacePairs = pairs_within(tested) if pairs is None else load_pairs(pairs, tested)
@@ -190,7 +200,7 @@ def _verification(
 
 
 def _schemes(strategies: str, dimensions: str) -> "list[FaceScheme]":
-    from featveil.tasks.faces import make_schemes
+    from featveil.pipelines.face_schemes import make_schemes
 
     return make_schemes(split(strategies, "--strategies"), whole_numbers(dimensions, "--dimensions"))
 

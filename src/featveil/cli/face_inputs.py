@@ -9,9 +9,9 @@ from featveil.core.errors import InputError
 
 if TYPE_CHECKING:
     from featveil.core import Features
-    from featveil.datasets.faces import FaceSet
+    from featveil.datasets.face_sets import FaceSet
     from featveil.extractors.face_networks import FaceNetwork
-    from featveil.templates import Settings, TemplateStore
+    from featveil.stores.templates import Settings, TemplateStore
 
 Store = Annotated[Path, typer.Argument(metavar="STORE", help="Template store (SQLite file).")]
 Person = Annotated[str, typer.Argument(help="Name of the person in the store.")]
@@ -31,7 +31,7 @@ Attribute = Annotated[str | None, typer.Option(help="Attribute of the other face
 
 
 def open_store(store: Path) -> "tuple[TemplateStore, Settings]":
-    from featveil.templates import TemplateStore
+    from featveil.stores.templates import TemplateStore
 
     opened = TemplateStore(store)
     return opened, opened.settings()
@@ -54,9 +54,9 @@ def face_of(
     import numpy as np
 
     from featveil.core import Features, Points
-    from featveil.datasets.faces import load_faces
+    from featveil.datasets.face_sets import load_faces
     from featveil.extractors.faces import faces_of
-    from featveil.tasks.face_templates import ARRAYS
+    from featveil.pipelines.face import ARRAYS
 
     if path.suffix.lower() not in ARRAYS:
         if name is not None:
@@ -76,7 +76,7 @@ def first_of_everyone(path: Path, settings: "Settings") -> "list[tuple[str, Feat
     import numpy as np
 
     from featveil.core import Features, Points
-    from featveil.datasets.faces import load_faces
+    from featveil.datasets.face_sets import load_faces
 
     faces: FaceSet = load_faces(path, settings.kind)
     people, first = np.unique(faces.people, return_index=True)

@@ -10,7 +10,7 @@ from featveil.cli.console import Json, complain, show, table
 from featveil.cli.face_inputs import Largest, Mean, Model, Name, Person, Photo, Scale, Store, face_of, open_store
 
 if TYPE_CHECKING:
-    from featveil.templates import Verdict
+    from featveil.stores.templates import Verdict
 
 
 _MANY = 0.1  # strangers accepted among all templates, from which on it is worth a warning
@@ -34,7 +34,7 @@ def verify(
 
     Example: featveil face verify people.sqlite ann door-camera.jpg
     """
-    from featveil.tasks.face_templates import parallel_probe
+    from featveil.pipelines.face import parallel_probe
 
     opened, settings = open_store(store)
     probe = face_of(photo, name, settings, model, mean, scale, largest)

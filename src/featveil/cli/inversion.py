@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from featveil.core.records import Record
-    from featveil.reports import InversionRow
-    from featveil.tasks.inversion_photos import Photograph
-    from featveil.tasks.inversion_study import Study
+    from featveil.lab.inversion_photos import Photograph
+    from featveil.lab.inversion_report import InversionRow
+    from featveil.lab.inversion_study import Study
 
 
 def inversion(
@@ -83,12 +83,12 @@ def inversion(
 
     Example: featveil bench inversion --images victims/ --attacker photos/ --out results/ --direct lifting-4.onnx
     """
+    from featveil.audit.victims import check_apart, own_database
     from featveil.defenses import load_network
-    from featveil.tasks.inversion import run_resumable
-    from featveil.tasks.inversion_photos import find_photographs, read_photographs
-    from featveil.tasks.inversion_study import DEFAULT_ATTACKS, Settings, Study, make_schemes, make_trials
-    from featveil.tasks.inverting import load_painter
-    from featveil.tasks.victims import check_apart, own_database
+    from featveil.lab.inversion import run_resumable
+    from featveil.lab.inversion_photos import find_photographs, read_photographs
+    from featveil.lab.inversion_study import DEFAULT_ATTACKS, Settings, Study, make_schemes, make_trials
+    from featveil.pipelines.invert import load_painter
 
     for theirs in attacker:
         for folder in images:
@@ -135,7 +135,7 @@ def _pairs(text: str, option: str) -> list[tuple[str, str]]:
 
 def _shown(photographs: "list[Photograph]", text: str) -> "list[Photograph]":
     """Those of --grid: a number of them, evenly spaced, or the named ones."""
-    from featveil.tasks.victims import evenly
+    from featveil.audit.victims import evenly
 
     words = split(text, "--grid")
     if len(words) == 1 and words[0].isdecimal():
@@ -158,8 +158,9 @@ def _draw_grid(
 ) -> bool:
     """Write grid.png from the pictures that are kept; False without matplotlib."""
     from featveil.extractors import read_image
-    from featveil.reports import Seen, draw_inversion_grid, inversion_columns, summarize_inversion
-    from featveil.tasks.inversion import picture_path
+    from featveil.lab.inversion import picture_path
+    from featveil.lab.inversion_grid import Seen, draw_inversion_grid
+    from featveil.lab.inversion_report import inversion_columns, summarize_inversion
 
     columns = inversion_columns(summarize_inversion(records)) if columns is None else columns
     scores = {(one.scheme, one.attack, one.parameters["victim"]): one.value for one in records}
@@ -182,7 +183,8 @@ def _draw_grid(
 
 def _publish(records: "list[Record]", out: Path, pictures: list[Path], json: bool) -> None:
     """Write the reports and print the best attack on every scheme."""
-    from featveil.reports import draw_inversion, inversion_markdown, summarize_inversion
+    from featveil.lab.inversion_curves import draw_inversion
+    from featveil.lab.inversion_report import inversion_markdown, summarize_inversion
 
     rows = summarize_inversion(records)
     title = f"What attackers see of {records[0].dataset}, {records[0].parameters['kind']}"
@@ -193,8 +195,7 @@ def _publish(records: "list[Record]", out: Path, pictures: list[Path], json: boo
 
 def _narrow(rows: "list[InversionRow]") -> "Table":
     """A terminal has 80 columns: the best attack on each scheme, then the floors; table.md has everything."""
-    from featveil.reports import best_inversions
-    from featveil.reports.inversion import FLOORS, RAW
+    from featveil.lab.inversion_report import FLOORS, RAW, best_inversions
 
     best = [*best_inversions(rows).values(), *(row for row in rows if row.scheme == RAW and row.attack in FLOORS)]
     lines: list[tuple[object, ...]] = [

@@ -9,7 +9,7 @@ from featveil.cli.console import Json
 from featveil.cli.console import show as show_result
 
 if TYPE_CHECKING:
-    from featveil.ledger import Balance, Entry
+    from featveil.stores.ledger import Balance, Entry
 
 app = typer.Typer(no_args_is_help=True, help="Set privacy budgets, and show what releases have spent of them.")
 
@@ -30,7 +30,7 @@ def set_budget(
     """
     from dataclasses import asdict
 
-    from featveil.ledger import Ledger
+    from featveil.stores.ledger import Ledger
 
     balance = Ledger(ledger).set_budget(subject, epsilon, kind)
     show_result({"ledger": str(ledger), **asdict(balance)}, json, _balances([balance]))
@@ -50,7 +50,7 @@ def show(
     from dataclasses import asdict
 
     from featveil.core.errors import InputError
-    from featveil.ledger import Ledger
+    from featveil.stores.ledger import Ledger
 
     opened = Ledger(ledger)
     balances, history = opened.statement(subject), opened.history(subject)

@@ -14,7 +14,7 @@ from featveil.core.files import make_folder
 
 if TYPE_CHECKING:
     from featveil.core.records import Record
-    from featveil.reports import LocalizationRow
+    from featveil.lab.localization_report import LocalizationRow
 
 
 def localization(
@@ -41,12 +41,12 @@ def localization(
 
     Example: featveil bench localization strecha/ --out results/ --epsilons 12,10 --iterations 10000,100000
     """
+    from featveil.audit.releases import concealed_schemes
     from featveil.databases import builtin, load_database
     from featveil.datasets import load_map_scenes
     from featveil.defenses import load_network
-    from featveil.tasks.localization import Settings, make_methods, run_resumable
-    from featveil.tasks.releases import concealed_schemes
-    from featveil.tasks.scene_releases import SceneReleases
+    from featveil.lab.localization import Settings, make_methods, run_resumable
+    from featveil.lab.scene_releases import SceneReleases
 
     settings = Settings(kind, max_features, seed, retrieved)
     methods = make_methods(
@@ -69,7 +69,12 @@ def localization(
 
 def _publish(records: "list[Record]", out: Path, json: bool) -> None:
     """Write the reports and print the table of all scenes together."""
-    from featveil.reports import draw_localization, localization_cells, localization_markdown, summarize_localization
+    from featveil.lab.localization_curves import draw_localization
+    from featveil.lab.localization_report import (
+        localization_cells,
+        localization_markdown,
+        summarize_localization,
+    )
 
     rows = summarize_localization(records)
     title = f"Localization, {records[0].parameters['kind']}"

@@ -18,9 +18,9 @@ from featveil.core.kinds import base_kind
 if TYPE_CHECKING:
     from featveil.core import Camera, Features, PrivateFeatures
     from featveil.formats.collections import Collection
-    from featveil.geometry.localization import Localized
+    from featveil.geometry.absolute_pose import Localized
     from featveil.geometry.models import SparseModel
-    from featveil.tasks.localizing import Localizer
+    from featveil.pipelines.localize import Localizer
 
 _FEW = 100  # map images that a query is matched with when nothing says which
 
@@ -75,9 +75,9 @@ def localize(
 
     Example: featveil localize query.veil --model map/ --features features.h5 --out poses.txt
     """
-    from featveil.geometry.localization import PoseSearch
+    from featveil.geometry.absolute_pose import PoseSearch
     from featveil.geometry.models import read_model
-    from featveil.tasks.localizing import LocalizeOptions, Localizer
+    from featveil.pipelines.localize import LocalizeOptions, Localizer
 
     counts = out.with_name(f"{out.stem}_inliers.txt")
     _check_outputs((out, counts), [path for path in (pairs, cameras, *_model_texts(model)) if path])
@@ -124,7 +124,7 @@ class _Query:
 
     def locate(self, localizer: "Localizer", given: KnownCameras, images: list[str]) -> "Localized":
         """Its pose, or why there is none."""
-        from featveil.geometry.localization import Localized
+        from featveil.geometry.absolute_pose import Localized
 
         features = self.read()
         if not images:
@@ -233,7 +233,7 @@ def _kinds(asked: list[_Query], stored: "Collection") -> list[str]:
 
 def _iterations(asked: list[_Query], stored: "Collection") -> int:
     """RANSAC stops early where most matches are right; few candidates of words, on either side, are."""
-    from featveil.tasks.map_building import has_words
+    from featveil.pipelines.map import has_words
 
     sides = {id(side): side for side in (stored, *(query.collection for query in asked)) if side is not None}
     return 1_000_000 if any(has_words(side.read(side.names[0])) for side in sides.values()) else 10_000

@@ -29,7 +29,7 @@ from featveil.core.files import make_folder, replacing
 if TYPE_CHECKING:
     from featveil.formats.collections import Collection
     from featveil.geometry.models import SparseModel
-    from featveil.tasks.map_building import BuiltMap, MapOptions
+    from featveil.pipelines.map import BuiltMap, MapOptions
 
 PICTURE = "model.png"
 
@@ -82,7 +82,7 @@ def map_images(
     from featveil.formats.pairs import read_pairs
     from featveil.geometry.colmap import pycolmap
     from featveil.geometry.models import read_model
-    from featveil.tasks.map_building import build
+    from featveil.pipelines.map import build
 
     pycolmap()
     given = KnownCameras(cameras)
@@ -123,7 +123,7 @@ def map_images(
 def _check_matching(matching: dict[str, Any]) -> None:
     """Raise InputError for settings that no features can be matched with."""
     from featveil.matching import NearestMatcher
-    from featveil.matching.words import check_rule
+    from featveil.matching.word_sets import check_rule
 
     NearestMatcher(ratio=matching["ratio"])
     check_rule(matching["rule"])
@@ -164,8 +164,8 @@ def _checked(pairs: list[tuple[str, str]], collection: "Collection") -> list[tup
 def _options(matching: dict[str, Any], database: Path | None, collection: "Collection", exact: bool) -> "MapOptions":
     from featveil.core import WordSets
     from featveil.databases import load_database
-    from featveil.geometry.mapping import Mapping3D
-    from featveil.tasks.map_building import MapOptions
+    from featveil.geometry.sfm import Mapping3D
+    from featveil.pipelines.map import MapOptions
 
     one = collection.read(collection.names[0])
     codebook = load_database(database) if isinstance(one.descriptors, WordSets) and database is not None else None
@@ -178,8 +178,8 @@ def _drawn(
     built: "BuiltMap", beside: "tuple[str, SparseModel | None]", collection: "Collection", out: Path
 ) -> Path | None:
     """Draw the model, and the one `beside` it by name, from one view; None when it has no points."""
-    from featveil.reports import draw_models
-    from featveil.reports.pictures import write_picture
+    from featveil.plotting.model_comparison import draw_models
+    from featveil.plotting.pictures import write_picture
 
     if len(built.model.points) == 0:
         return None

@@ -12,8 +12,8 @@ from featveil.cli.console import Json, progress, show, table
 from featveil.core.files import make_folder
 
 if TYPE_CHECKING:
+    from featveil.audit.releases import Scheme
     from featveil.core.records import Record
-    from featveil.tasks.releases import Scheme
 
 _SHOWN = 3  # models beside the raw one in a picture
 
@@ -42,13 +42,13 @@ def mapping(
 
     Example: featveil bench mapping strecha/fountain-P11 --out results/ --subset-sizes 4,8
     """
+    from featveil.audit.releases import concealed_schemes
     from featveil.databases import builtin, load_database
     from featveil.datasets import load_map_scenes
     from featveil.defenses import load_network
-    from featveil.tasks.mapping import make_schemes, run_resumable
-    from featveil.tasks.matching import Settings
-    from featveil.tasks.releases import concealed_schemes
-    from featveil.tasks.scene_releases import SceneReleases, pool_descriptors
+    from featveil.lab.mapping import make_schemes, run_resumable
+    from featveil.lab.matching import Settings
+    from featveil.lab.scene_releases import SceneReleases, pool_descriptors
 
     settings = Settings(kind, max_features, seed)
     book = builtin(kind) if codebook is None else load_database(codebook)
@@ -70,8 +70,8 @@ def _picture(out: Path, scene: str, schemes: "list[Scheme]") -> Path | None:
     """Draw the raw map of a scene beside the first private ones; None where there is no raw one."""
     from featveil.core import InputError
     from featveil.geometry.models import read_model
-    from featveil.reports import draw_models
-    from featveil.reports.pictures import write_picture
+    from featveil.plotting.model_comparison import draw_models
+    from featveil.plotting.pictures import write_picture
 
     folders = {scheme.name: out / "maps" / scene / scheme.name for scheme in schemes}
     made = [name for name, folder in folders.items() if (folder / "points3D.bin").exists()]
@@ -87,7 +87,8 @@ def _picture(out: Path, scene: str, schemes: "list[Scheme]") -> Path | None:
 
 def _publish(records: "list[Record]", out: Path, pictures: list[Path], json: bool) -> None:
     """Write the reports and print the table."""
-    from featveil.reports import draw_mapping, mapping_cells, mapping_markdown, summarize_mapping
+    from featveil.lab.mapping_curves import draw_mapping
+    from featveil.lab.mapping_report import mapping_cells, mapping_markdown, summarize_mapping
 
     rows = summarize_mapping(records)
     title = f"Maps, {records[0].parameters['kind']}"

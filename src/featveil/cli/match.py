@@ -109,7 +109,7 @@ def match(
     if out is not None:
         _write(out, found)
     if picture is not None and drawn is not None:
-        from featveil.reports.pictures import write_picture
+        from featveil.plotting.pictures import write_picture
 
         write_picture(drawn, picture)
     if first.private and second.private and not words and shared_part(found, agree):
@@ -226,7 +226,7 @@ def _picture(
     first: _Side, second: _Side, found: "Matches", agree: Any, images: tuple[Path, Path] | None
 ) -> "NDArray[np.uint8]":
     from featveil.extractors import read_image
-    from featveil.reports.pictures import draw_matches, panel
+    from featveil.plotting.pictures import draw_matches, panel
 
     panels = []
     for side, given in zip((first, second), images or (None, None), strict=True):

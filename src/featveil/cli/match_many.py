@@ -199,14 +199,14 @@ class _Database:
 
     def missing(self, wanted: list[Pair]) -> list[Pair]:
         """The pairs that have no matches there yet."""
-        from featveil.geometry.database import matched_pairs
+        from featveil.geometry.match_database import matched_pairs
 
         there = matched_pairs(self.out) if self.out.exists() else set()
         return [pair for pair in wanted if pair not in there]
 
     def write(self, found: Iterator[Found]) -> None:
         """Batch by batch; images that are not there are added with their keypoints, never with descriptors."""
-        from featveil.geometry.database import write_matches
+        from featveil.geometry.match_database import write_matches
 
         while batch := list(islice(found, _BATCH)):
             sides = {pair[0]: self.first.read(pair[0]) for pair, _, _ in batch}

@@ -68,7 +68,7 @@ def make_defense(name: str, options: dict[str, Any], database: Path | None, dige
     """
     from featveil.databases import load_database
     from featveil.defenses import DEFENSES
-    from featveil.pool import Pool
+    from featveil.stores.pool import Pool
 
     usable = [known for known in DEFENSES if known != "identity"]
     if name not in DEFENSES:

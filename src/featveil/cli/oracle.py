@@ -35,7 +35,7 @@ def oracle(
 
     Example: featveil bench oracle holidays/ --database places/ --out results/ --kinds sift,rootsift
     """
-    from featveil.tasks.oracle import Settings, make_targets, run_resumable
+    from featveil.lab.oracle import Settings, make_targets, run_resumable
 
     settings = Settings(strategy, dimension, images, max_features, database_size, seed)
     with progress("images") as report:
@@ -48,7 +48,7 @@ def oracle(
 
 def _publish(records: "list[Record]", out: Path, json: bool) -> None:
     """Write the reports and print the table."""
-    from featveil.reports import draw_oracle, oracle_cells, oracle_markdown, summarize_oracle
+    from featveil.lab.oracle_report import draw_oracle, oracle_cells, oracle_markdown, summarize_oracle
 
     rows = summarize_oracle(records)
     title = f"Oracle attack on {records[0].dataset}, {records[0].scheme}"

@@ -14,8 +14,8 @@ from featveil.core.files import make_folder, replacing
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from featveil.reports.patches import PatchRow
-    from featveil.tasks.patch_benchmark import Transform
+    from featveil.lab.patch_benchmark import Transform
+    from featveil.lab.patch_report import PatchRow
 
 
 def patches(
@@ -46,7 +46,7 @@ def patches(
     """
     from featveil.datasets import load_hpatches, load_phototour
     from featveil.extractors import make_describer
-    from featveil.tasks.patch_benchmark import PatchSettings, PatchSources, run_resumable
+    from featveil.lab.patch_benchmark import PatchSettings, PatchSources, run_resumable
 
     settings = PatchSettings(max_patches, pairs, queries, seed)
     describer, schemes = make_describer(kind, weights), _schemes(concealer or [], kind)
@@ -61,8 +61,8 @@ def patches(
 def _schemes(concealers: list[Path], kind: str) -> "Mapping[str, Transform]":
     """What is done to the descriptors, by name; a concealing network is named by its lambda and digest."""
     from featveil.core.errors import InputError
-    from featveil.formats.networks import load_network
-    from featveil.tasks.patch_benchmark import chance, concealing, raw
+    from featveil.formats.network_files import load_network
+    from featveil.lab.patch_benchmark import chance, concealing, raw
 
     schemes: dict[str, Transform] = {"raw": raw}
     for path in concealers:
@@ -76,7 +76,7 @@ def _schemes(concealers: list[Path], kind: str) -> "Mapping[str, Transform]":
 def _publish(out: Path, json: bool) -> None:
     """Write the table of everything that the folder's records hold, and print it."""
     from featveil.core.records import read_records
-    from featveil.reports.patches import patch_markdown, summarize_patches
+    from featveil.lab.patch_report import patch_markdown, summarize_patches
 
     records = [record for record in read_records(out / "records.jsonl") if record.task == "patches"]
     rows = summarize_patches(records)
@@ -88,7 +88,7 @@ def _publish(out: Path, json: bool) -> None:
 
 def _narrow(rows: "list[PatchRow]") -> Table:
     """A terminal has 80 columns: means over easy and hard; table.md and --json have everything."""
-    from featveil.reports.patches import TASKS, percent
+    from featveil.lab.patch_report import TASKS, percent
 
     sets = list(dict.fromkeys(name for row in rows for name in row.false_positives))
     tasks = [task for task in TASKS if any(row.mean_of(task) is not None for row in rows)]

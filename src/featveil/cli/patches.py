@@ -11,8 +11,8 @@ from featveil.cli.console import Json, progress, show
 from featveil.cli.extract import named_images
 
 if TYPE_CHECKING:
-    from featveil.tasks.patch_building import BuiltPatches, PatchRecipe
-    from featveil.tasks.resuming import Report
+    from featveil.core.resuming import Report
+    from featveil.pipelines.patches import BuiltPatches, PatchRecipe
 
 PICTURE = "pairs.png"
 _SHOWN = 96  # pairs in the picture
@@ -63,7 +63,7 @@ def build(
 
     Example: featveil patches build photos/ --out patches/ --part train
     """
-    from featveil.tasks.patch_building import PatchRecipe
+    from featveil.pipelines.patches import PatchRecipe
 
     chosen = (0.0 if model else _JITTER) if jitter is None else jitter
     recipe = PatchRecipe(views, max_features, pairs, part.value, test_share, longest_side, chosen, seed)
@@ -81,11 +81,11 @@ def _built(
     from featveil.core.errors import InputError
 
     if model is None:
-        from featveil.tasks.patch_photos import build_patches
+        from featveil.pipelines.patch_photos import build_patches
 
         return build_patches(named_images(images), out, recipe, overwrite, report)
     from featveil.geometry.models import read_model
-    from featveil.tasks.patch_models import build_patches_of_model
+    from featveil.pipelines.patch_models import build_patches_of_model
 
     if len(images) != 1:
         raise InputError("with --model name one folder: the one that the model's image names start from")
@@ -97,8 +97,8 @@ def _draw(out: Path) -> None:
     import numpy as np
 
     from featveil.datasets import load_phototour
-    from featveil.reports.patch_pictures import draw_patch_pairs
-    from featveil.reports.pictures import write_picture
+    from featveil.plotting.patch_pictures import draw_patch_pairs
+    from featveil.plotting.pictures import write_picture
 
     found = load_phototour(out)
     assert found.pairs is not None

@@ -13,7 +13,7 @@ from featveil.core.errors import FeatveilError, InputError
 
 if TYPE_CHECKING:
     from featveil.core.arrays import Float32
-    from featveil.pool import Holdings
+    from featveil.stores.pool import Holdings
 
 _ARRAYS = (".npz", ".npy")
 
@@ -42,7 +42,7 @@ def create(
     Example: featveil pool create device.pool camera-roll/ --kind rootsift
     """
     from featveil.extractors import EXTRACTORS
-    from featveil.pool import Pool
+    from featveil.stores.pool import Pool
 
     if all(path.suffix.lower() in _ARRAYS for path in photographs):
         kind = _kind_of_faces(photographs)
@@ -59,7 +59,7 @@ def add(pool: PoolFile, photographs: Photographs, max_features: MostFeatures = 2
     Example: featveil pool add device.pool holidays/
     """
     from featveil.core.kinds import is_face
-    from featveil.pool import Pool
+    from featveil.stores.pool import Pool
 
     opened = Pool(pool)
     kind = opened.holdings().kind
@@ -75,7 +75,7 @@ def info(pool: PoolFile, json: Json = False) -> None:
 
     Example: featveil pool info device.pool
     """
-    from featveil.pool import Pool
+    from featveil.stores.pool import Pool
 
     _show(pool, Pool(pool).holdings(), json)
 
@@ -106,7 +106,7 @@ def _descriptors(photographs: list[Path], kind: str, max_features: int) -> "Iter
 
 
 def _kind_of_faces(files: list[Path]) -> str:
-    from featveil.datasets.faces import load_faces
+    from featveil.datasets.face_sets import load_faces
 
     kinds = {load_faces(path).kind for path in files}
     if len(kinds) > 1:
@@ -116,7 +116,7 @@ def _kind_of_faces(files: list[Path]) -> str:
 
 def _faces(files: list[Path], kind: str) -> "Iterator[Float32]":
     """Each face by itself, as if it were a photograph."""
-    from featveil.datasets.faces import load_faces
+    from featveil.datasets.face_sets import load_faces
 
     for path in files:
         faces = load_faces(path, kind)

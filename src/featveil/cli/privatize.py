@@ -141,7 +141,7 @@ def _account(ledger: Path | None, subject: str | None, method: "Defense") -> "Ac
         raise InputError("--ledger and --subject go together: the ledger charges a subject")
     if ledger is None or subject is None:
         return None
-    from featveil.ledger import Ledger
+    from featveil.stores.ledger import Ledger
 
     if method.guarantee().epsilon is None:
         raise InputError("a ledger accounts for differential privacy, which lifting does not have: use subset")

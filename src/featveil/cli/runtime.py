@@ -12,7 +12,7 @@ from featveil.cli.console import Json, progress, show, table
 
 if TYPE_CHECKING:
     from featveil.core import Points
-    from featveil.tasks.encryption import Comparison, Exchange
+    from featveil.lab.encryption import Comparison, Exchange
 
 
 def runtime(
@@ -44,7 +44,7 @@ def runtime(
 def _matching(
     first: "Points", second: "Points", dimensions: tuple[int, ...], repeat: int, kind: str, json: bool
 ) -> None:
-    from featveil.tasks.runtime import Timing, measure
+    from featveil.lab.runtime import Timing, measure
 
     timings: list[Timing] = []
     with progress("timing") as report:
@@ -71,7 +71,7 @@ def _matching(
 def _against_encryption(
     first: "Points", second: "Points", dimensions: tuple[int, ...], repeat: int, kind: str, json: bool
 ) -> None:
-    from featveil.tasks.encryption import Cipher, compare
+    from featveil.lab.encryption import Cipher, compare
 
     key_bytes = Cipher().key_bytes
     comparisons: list[Comparison] = []

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from featveil.core.records import Record
-    from featveil.reports import TradeoffRow
+    from featveil.lab.tradeoff_report import TradeoffRow
 
 
 def tradeoff(
@@ -41,8 +41,8 @@ def tradeoff(
     """
     from featveil.databases import builtin, load_database
     from featveil.datasets import load_hpatches
-    from featveil.tasks.tradeoff import make_schemes, run_resumable
-    from featveil.tasks.words import Settings
+    from featveil.lab.tradeoff import make_schemes, run_resumable
+    from featveil.lab.words import Settings
 
     settings = Settings(kind, max_features, seed, iterations)
     wanted, sizes = real_numbers(epsilons, "--epsilons"), whole_numbers(subset_sizes, "--subset-sizes")
@@ -58,7 +58,7 @@ def tradeoff(
 
 def _publish(records: "list[Record]", out: Path, json: bool) -> None:
     """Write the reports and print the table."""
-    from featveil.reports import draw_tradeoff, summarize_tradeoff, tradeoff_markdown
+    from featveil.lab.tradeoff_report import draw_tradeoff, summarize_tradeoff, tradeoff_markdown
 
     rows = summarize_tradeoff(records)
     title = f"Subset and metric mechanism on {records[0].dataset}, {records[0].parameters['kind']}"
@@ -68,7 +68,7 @@ def _publish(records: "list[Record]", out: Path, json: bool) -> None:
 
 def _narrow(rows: "list[TradeoffRow]") -> "Table":
     """A terminal has 80 columns: both rules share one; table.md and --json have everything."""
-    from featveil.reports import tradeoff_cells
+    from featveil.lab.tradeoff_report import tradeoff_cells
 
     lines: list[tuple[object, ...]] = []
     for cells in tradeoff_cells(rows)[1]:

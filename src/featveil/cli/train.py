@@ -114,8 +114,8 @@ def inverter(
     require_torch()
     from featveil.learning.encodings import check_geometry
     from featveil.learning.training import Settings
-    from featveil.tasks.inverter_training import Request, train_inverter
-    from featveil.tasks.photo_samples import Recipe
+    from featveil.pipelines.photo_samples import Recipe
+    from featveil.pipelines.train_inverter import Request, train_inverter
 
     if out.suffix != ".onnx":
         raise InputError(f"an inverter is an .onnx file, not {out.name}")

@@ -39,7 +39,7 @@ class ChangesKind(Protocol):
 
 
 class Account(Protocol):
-    """Whose privacy a release spends. `featveil.ledger` keeps such accounts in a file."""
+    """Whose privacy a release spends. `featveil.stores.ledger` keeps such accounts in a file."""
 
     def charge(self, private: PrivateFeatures, label: str = "") -> float:
         """Record what `private` costs and return what is left; raises PrivacyError when that is too little."""

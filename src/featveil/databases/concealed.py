@@ -6,7 +6,7 @@ from functools import cached_property, lru_cache
 
 from featveil.core.errors import InputError
 from featveil.core.networks import ConcealingNetwork
-from featveil.databases.database import Database
+from featveil.databases.entries import Database
 
 
 @dataclass(frozen=True, eq=False)

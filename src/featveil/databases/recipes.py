@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass
 
 from featveil.core.errors import InputError
 from featveil.core.features import check_kind
-from featveil.databases.database import Card
+from featveil.databases.entries import Card
 
 # 10 million descriptors for 256,000 clusters in the paper.
 DESCRIPTORS_PER_CLUSTER = 39

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from featveil.core.arrays import Float32
 from featveil.core.errors import FeatveilError, FormatError, InputError
 from featveil.core.files import replacing
-from featveil.databases.database import QUANTIZED_KINDS, Values, has_direction, quantized
+from featveil.databases.entries import QUANTIZED_KINDS, Values, has_direction, quantized
 from featveil.databases.recipes import SAMPLING, Recipe
 from featveil.databases.sources import Item
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from featveil.datasets.hpatches import HPatches, ImagePair, Scene, load_hpatches
-from featveil.datasets.photos import load_photos
+from featveil.datasets.photo_folders import load_photos
 from featveil.datasets.phototour import PatchPairs, PatchSet, load_phototour
 from featveil.datasets.phototour_writing import write_phototour
 from featveil.datasets.rendered import RenderedScene, render_scene

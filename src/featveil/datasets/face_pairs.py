@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from featveil.core import DatasetError, InputError
 from featveil.core.arrays import Integers
-from featveil.datasets.faces import FaceSet, without_suffix
+from featveil.datasets.face_sets import FaceSet, without_suffix
 
 FOLDS = 10
 _LARGEST_FILE = 2**28

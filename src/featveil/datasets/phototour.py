@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from featveil.core import DatasetError, InputError
 from featveil.core.arrays import Integers
 from featveil.extractors import read_image
-from featveil.extractors.patches import SIDE, Patches
+from featveil.extractors.patch_cutting import SIDE, Patches
 
 ACROSS = 16
 ON_SHEET = ACROSS * ACROSS

@@ -15,7 +15,7 @@ from featveil.core import InputError
 from featveil.core.arrays import Integers, integers
 from featveil.core.files import check_folder
 from featveil.datasets.phototour import ACROSS, CARD, INFO, ON_SHEET, SHEET, PatchPairs, sheet_name
-from featveil.extractors.patches import SIDE, Patches, check_patches
+from featveil.extractors.patch_cutting import SIDE, Patches, check_patches
 
 
 class PhotoTourWriter:

@@ -25,7 +25,7 @@ from featveil.defenses.metric import Metric
 from featveil.defenses.naive import Naive
 from featveil.defenses.selection import lying_apart
 from featveil.defenses.subset import Subset
-from featveil.formats.networks import load_network, save_network
+from featveil.formats.network_files import load_network, save_network
 
 __all__ = [
     "DEFENSES",

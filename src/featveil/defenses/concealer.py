@@ -33,7 +33,7 @@ from featveil.databases import Database, builtin, conceal_database
 from featveil.defenses.lifting import Lifting
 from featveil.defenses.metric import Metric
 from featveil.defenses.subset import Subset
-from featveil.formats.networks import load_network
+from featveil.formats.network_files import load_network
 
 DATA = Path(__file__).parent / "data"
 

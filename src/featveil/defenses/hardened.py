@@ -11,7 +11,7 @@ one more often than 1 time in k + 1. This is no proof: it is as good as the pool
 for it: confounders are verbatim descriptors, each used once; chosen to balance what tells photographs apart
 (balance.py); all of them, the true one included, are dithered by half a step, so that no whole number and no exact zero
 is left. The other m - k directions are random: they cost few matches and keep the k + 1 descriptors from being read
-off. All draws follow from a secret of the device (featveil.pool): a photograph sent again gives the same subspaces
+off. All draws follow from a secret of the device (stores/pool.py): a photograph sent again gives the same subspaces
 again. With other parameters they share as many confounders and random directions as the release with fewer has, so that
 two releases together hide the descriptor among the smaller number.
 """
@@ -27,7 +27,7 @@ from featveil.core.keyed import KeyedDraws
 from featveil.defenses.balance import Balance
 from featveil.defenses.lifting import INDEPENDENT, redraw
 from featveil.distances.orthonormal import orthonormalise
-from featveil.pool import Pool
+from featveil.stores.pool import Pool
 
 _STEP = 1 / 512  # of the norm: the step that SIFT descriptors are rounded to
 _CHUNK = 1024

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from featveil.core import Defense, PrivacyError
 from featveil.core.kinds import is_face
-from featveil.databases.database import QUANTIZED_KINDS
+from featveil.databases.entries import QUANTIZED_KINDS
 from featveil.defenses.concealer import Concealer
 from featveil.defenses.confounders import STRATEGIES
 from featveil.defenses.hardened import Hardened

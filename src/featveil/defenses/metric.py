@@ -21,7 +21,7 @@ from featveil.core import Guarantee, InputError, NotFittedError, Points, Randomn
 from featveil.core.arrays import Float64, Integers
 from featveil.core.draws import below, distinct
 from featveil.databases import Database
-from featveil.databases.words import check_codebook, check_comparable
+from featveil.databases.codebooks import check_codebook, check_comparable
 from featveil.defenses.subset import (
     check_epsilon,
     check_subset_size,

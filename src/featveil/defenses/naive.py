@@ -14,7 +14,7 @@ import numpy as np
 
 from featveil.core import Guarantee, InputError, Points, Randomness, Spec
 from featveil.core.arrays import Integers
-from featveil.databases.database import QUANTIZED_KINDS, quantized
+from featveil.databases.entries import QUANTIZED_KINDS, quantized
 from featveil.defenses.subset import check_epsilon, subset_coin
 
 _BYTE = 256

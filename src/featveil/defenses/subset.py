@@ -20,7 +20,7 @@ from featveil.core import Guarantee, InputError, NotFittedError, Points, Randomn
 from featveil.core.arrays import Integers
 from featveil.core.draws import Coin, distinct
 from featveil.databases import Database, builtin, nearest_words
-from featveil.databases.words import check_codebook
+from featveil.databases.codebooks import check_codebook
 
 LARGEST_EPSILON = 1000.0
 LARGEST_SUBSET = 1024  # drawing a set takes time in proportion to its square from about the root of K on

@@ -8,7 +8,7 @@ from featveil.core import Features, InputError
 from featveil.extractors.describers import NETWORKS, NetworkDescriber, PatchDescriber, SiftDescriber, make_describer
 from featveil.extractors.images import Image, image_files, read_image
 from featveil.extractors.learned import LearnedPatches
-from featveil.extractors.patches import cut_patches
+from featveil.extractors.patch_cutting import cut_patches
 from featveil.extractors.sift import CONTRAST, Sift
 
 __all__ = [

@@ -14,7 +14,7 @@ import numpy as np
 
 from featveil.core import InputError, MissingExtraError, Points
 from featveil.core.arrays import Float32
-from featveil.extractors.patches import REACH, Patches, check_patches
+from featveil.extractors.patch_cutting import REACH, Patches, check_patches
 from featveil.extractors.sift import SiftKind, unit_descriptors
 
 if TYPE_CHECKING:

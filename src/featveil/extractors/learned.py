@@ -10,7 +10,7 @@ from pathlib import Path
 from featveil.core import Features
 from featveil.extractors.describers import NetworkDescriber
 from featveil.extractors.images import Image
-from featveil.extractors.patches import cut_patches
+from featveil.extractors.patch_cutting import cut_patches
 from featveil.extractors.sift import CONTRAST, Sift
 
 

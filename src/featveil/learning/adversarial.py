@@ -20,10 +20,10 @@ from featveil.core.errors import FeatveilError, FormatError, InputError
 from featveil.core.files import locked
 from featveil.learning.checkpoints import check_same, load_checkpoint, optimiser_moments, save_checkpoint
 from featveil.learning.concealer_presets import STAGES, Preset, Stage
-from featveil.learning.concealing import NinjaNet, utility_loss
 from featveil.learning.interrupts import whole_step
-from featveil.learning.inversion import Inverter, check_architecture
+from featveil.learning.inverter_networks import Inverter, check_architecture
 from featveil.learning.losses import Loss
+from featveil.learning.ninjanet import NinjaNet, utility_loss
 from featveil.learning.training import Sample, collate, find_device, reduced_precision
 
 _CLIP = 1.0

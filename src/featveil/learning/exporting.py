@@ -8,7 +8,7 @@ from typing import Any
 from featveil.core.errors import MissingExtraError
 from featveil.core.files import replacing
 from featveil.learning.encodings import FORMAT, Encoding
-from featveil.learning.inversion import Inverter
+from featveil.learning.inverter_networks import Inverter
 
 
 def export_inverter(path: Path, network: Inverter, encoding: Encoding, card: dict[str, Any]) -> None:

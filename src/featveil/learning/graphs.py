@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 from torch import Tensor, nn
 
 from featveil.learning.encodings import STRIDES
-from featveil.learning.inversion import SLOPE, Inverter, Plain
+from featveil.learning.inverter_networks import SLOPE, Inverter, Plain
 
 _OPSET, _IR = 18, 10  # versions that onnxruntime 1.19 reads
 _SMALLEST = 64  # numbers, below which weights stay float32

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from featveil.core.arrays import Float32
-from featveil.learning.inversion import Inverter
+from featveil.learning.inverter_networks import Inverter
 
 _CONSTANT = 1e-6  # a column that varies less is left as it is
 

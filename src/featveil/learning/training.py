@@ -19,7 +19,7 @@ from featveil.core.files import locked
 from featveil.learning.checkpoints import check_same, load_checkpoint, optimiser_moments, save_checkpoint
 from featveil.learning.encodings import STRIDES
 from featveil.learning.interrupts import whole_step
-from featveil.learning.inversion import Inverter
+from featveil.learning.inverter_networks import Inverter
 from featveil.learning.losses import Loss, luma, ssim
 
 _CLIP, _DECAY, _WARM_UP = 1.0, 0.995, 100

@@ -1,6 +1,12 @@
 """(guess, truth) -> number: the only place where ground truth meets a result."""
 
-from featveil.metrics.homography import CORRECT_PIXELS, FARTHEST, Verified, corner_error, count_verified
+from featveil.metrics.homography_error import (
+    CORRECT_PIXELS,
+    FARTHEST,
+    Verified,
+    corner_error,
+    count_verified,
+)
 from featveil.metrics.leakage import (
     BIN,
     BINS,
@@ -13,8 +19,13 @@ from featveil.metrics.leakage import (
     ranks,
     summarize_leakage,
 )
-from featveil.metrics.matching import THRESHOLDS, matching_accuracy, mean_matching_accuracy, transfer_errors
-from featveil.metrics.patches import average_precision, false_positive_rate
+from featveil.metrics.matching_accuracy import (
+    THRESHOLDS,
+    matching_accuracy,
+    mean_matching_accuracy,
+    transfer_errors,
+)
+from featveil.metrics.patch_ranking import average_precision, false_positive_rate
 from featveil.metrics.poses import (
     POSE_THRESHOLDS,
     TIGHT_POSE_THRESHOLDS,

@@ -1,0 +1,163 @@
+"""Rows of an audit -> tables: in Markdown, as cells for a terminal, and as HTML that a reader can sort."""
+
+import html
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from featveil.audit.rows import AuditRow, Spread, TrialRow
+from featveil.audit.sentences import percent
+from featveil.audit.summary import summarize_audit
+from featveil.core.records import Record
+from featveil.metrics import CLOSE, NEAR
+
+WHO = {
+    "release": "the release",
+    "twice": "a second release",
+    "place": "another image of the place",
+    "none": "nothing (chance)",
+    "truth": "the truth (no adversary)",
+}
+_TEXT = ' class="text"'
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What a cell of a table shows, and the number by which it sorts; None for text, or where there is no figure."""
+
+    text: str
+    value: float | None = None
+
+
+def audit_cells(rows: Sequence[AuditRow]) -> tuple[list[str], list[tuple[str, ...]]]:
+    """Headings, and the cells of each row as text, shares in percent: the compact table."""
+    headings = ["scheme", "private query", "both private", "features", "best attack", f"<{NEAR:g}", "twice", "place"]
+    return [*headings, "chance", "epsilon", "epsilon an image"], [_line(row) for row in rows]
+
+
+def audit_markdown(records: Sequence[Record]) -> str:
+    """The compact table of every dataset, one line a scheme; raises InputError as `summarize_audit` does."""
+    rows = summarize_audit(records)
+    parts = [
+        "# Audit\n",
+        "private query, both private: right verified matches as a share of those of raw features. features: released of"
+        f" those found, a photograph. best attack: the one with most guesses nearer than {NEAR:g} to the hidden"
+        " descriptor, of an adversary who has one release; twice: with a second release of the same image; place: with"
+        " another image of the place (a right match itself reveals the feature: not held against a defense); chance:"
+        " without any knowledge. epsilon adds up over the features of an image. Several seeds: mean (range).\n",
+    ]
+    for dataset in dict.fromkeys(row.dataset for row in rows):
+        chosen = [row for row in rows if row.dataset == dataset]
+        headings, cells = audit_cells(chosen)
+        rule = ["---" if heading in ("scheme", "best attack") else "---:" for heading in headings]
+        lines = "".join(f"| {' | '.join(map(_plain, line))} |\n" for line in (headings, rule, *cells))
+        parts.append(f"## {_plain(dataset)}\n\n{lines}")
+        if any(row.missing for row in chosen):
+            parts.append("(*): results are missing, the audit was not finished.\n")
+    return "\n".join(parts)
+
+
+def html_table(name: str, headings: Sequence[str], lines: Sequence[Sequence[Cell]], texts: int = 1) -> str:
+    """A table whose headings sort it, in a box of its own that scrolls; the first cell of a line is its heading.
+
+    The first `texts` columns are text, the others figures.
+    """
+    head = "".join(
+        f'<th scope="col"{_TEXT if place < texts else ""}>{html.escape(heading)}</th>'
+        for place, heading in enumerate(headings)
+    )
+    body = "\n".join(
+        f"<tr>{''.join(_cell(cell, place, texts) for place, cell in enumerate(line))}</tr>" for line in lines
+    )
+    return (
+        f'<div class="card scroll" role="region" aria-label="{html.escape(name)}" tabindex="0">\n'
+        f'<table class="sortable"><caption>{html.escape(name)}</caption>\n<thead><tr>{head}</tr></thead>\n'
+        f"<tbody>\n{body}\n</tbody></table></div>"
+    )
+
+
+def utility_table(rows: Sequence[AuditRow], name: str) -> str:
+    """What every scheme keeps of the matches."""
+    headings = ["Scheme", "Features released", "of found"]
+    for title in ("Query private", "Both private"):
+        headings += [f"{title}: {what}" for what in ("right matches", "of raw", "of same keypoints", "accuracy")]
+    lines = [
+        [
+            Cell(_marked(row)),
+            _count(row.features),
+            _count(row.raw_features),
+            _count(row.right_one.mean if row.right_one else None),
+            *map(_share, (row.utility_one, row.kept_one, row.accuracy_one)),
+            _count(row.right_both.mean if row.right_both else None),
+            *map(_share, (row.utility_both, row.kept_both, row.accuracy_both)),
+        ]
+        for row in rows
+    ]
+    return html_table(name, headings, lines)
+
+
+def attack_table(rows: Sequence[AuditRow], name: str) -> str:
+    """Every attack on every scheme."""
+    headings = ["Scheme", "Attack", "Attacker has", f"Nearer than {NEAR:g}", f"Nearer than {CLOSE:g}", "Exact"]
+    headings += ["Median distance", "Guesses"]
+    lines = [_attack(row, trial) for row in rows for trial in row.trials]
+    if any(trial.released_near is not None for row in rows for trial in row.trials):
+        headings.append(f"Concealed one nearer than {NEAR:g}")
+        behind = [trial.released_near for row in rows for trial in row.trials]
+        lines = [[*line, _share(share)] for line, share in zip(lines, behind, strict=True)]
+    return html_table(name, headings, lines, 3)
+
+
+def _attack(row: AuditRow, trial: TrialRow) -> list[Cell]:
+    best = " (best)" if trial == row.best else ""
+    shares = map(_share, (trial.below_near, trial.below_close, trial.exact))
+    median = Cell(f"{trial.median.mean:.2f}", trial.median.mean)
+    return [
+        Cell(_marked(row)),
+        Cell(trial.attack + best),
+        Cell(WHO[trial.adversary]),
+        *shares,
+        median,
+        _count(trial.count),
+    ]
+
+
+def _marked(row: AuditRow) -> str:
+    return row.scheme + ("*" if row.missing else "")
+
+
+def _share(spread: Spread | None) -> Cell:
+    return Cell("–") if spread is None else Cell(percent(spread, 1), 100 * spread.mean)
+
+
+def _count(value: float | None) -> Cell:
+    return Cell("–") if value is None else Cell(f"{value:,.0f}", value)
+
+
+def _cell(cell: Cell, place: int, texts: int) -> str:
+    tag = "th" if place == 0 else "td"
+    scope = ' scope="row"' if place == 0 else ""
+    value = "" if cell.value is None else f' data-value="{cell.value:.6g}"'
+    return f"<{tag}{scope}{_TEXT if place < texts else ''}{value}>{html.escape(cell.text)}</{tag}>"
+
+
+def _line(row: AuditRow) -> tuple[str, ...]:
+    def leaked(trial: TrialRow | None) -> str:
+        return "-" if trial is None else percent(trial.below_near, 1)
+
+    return (
+        row.scheme + (" (*)" if row.missing else ""),
+        "-" if row.utility_one is None else percent(row.utility_one, 1),
+        "-" if row.utility_both is None else percent(row.utility_both, 1),
+        f"{row.features:.0f} of {row.raw_features:.0f}",
+        "-" if row.best is None else row.best.attack,
+        leaked(row.best),
+        leaked(row.twice),
+        leaked(row.place),
+        leaked(row.chance),
+        *("-" if value is None else f"{value:,.6g}" for value in (row.epsilon, row.image_epsilon)),
+    )
+
+
+def _plain(text: str) -> str:
+    """A name that ends neither its cell nor its line."""
+    return " ".join(text.replace("|", "/").split())

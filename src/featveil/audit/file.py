@@ -1,0 +1,253 @@
+"""An audit file (TOML) -> what is asked for.
+
+    kind, max_features, sample, seeds    what all records share
+    [attacker]   photos or database; size
+    [pool]       photos
+    [[dataset]]  folder; name, images
+    [[scheme]]   name of a defense, its fields (a list gives one scheme for each value), keypoints, geometry; of a
+                 concealer also then = { name = ..., ... }, the defense after it with its fields
+    [[attack]]   name of an attack, its fields
+
+Everything is optional but folder and name. Paths are relative to the file.
+"""
+
+import dataclasses
+import tomllib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, TypeVar, get_args, get_type_hints
+
+from featveil.attacks import ATTACKS
+from featveil.audit.chosen_schemes import default_schemes, grid, with_identity
+from featveil.audit.releases import Scheme
+from featveil.audit.request import IMAGES, Attacker, Request, Settings, Source, check_different
+from featveil.core import ConcealingNetwork, InputError
+from featveil.databases import Database, load_database
+from featveil.defenses import DEFENSES, load_network
+
+Made = TypeVar("Made")
+Entries = dict[str, Any]
+
+_TOP = ("kind", "max_features", "sample", "seeds", "attacker", "pool", "dataset", "scheme", "attack")
+_INTEGERS = 2**63
+_BY_ITSELF = ("chance", "read")  # always run: the floor, and what is read where nothing is hidden
+_NAMES = {
+    str: "text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    list: "a list",
+    Database: "a file name",
+    ConcealingNetwork: "a file name",
+}
+_LOADED: dict[type, Callable[[Path], Any]] = {Database: load_database, ConcealingNetwork: load_network}
+
+
+def read_audit_file(path: str | Path) -> Request:
+    """What the audit file at `path` asks for; raises InputError, naming the place, for anything that it cannot be."""
+    path = Path(path)
+    entries = _parsed(path)
+    if not entries:
+        raise InputError(f"{path} is empty: an audit file has some of {', '.join(_TOP)}")
+    _check_keys(entries, _TOP, f"{path}")
+    shared: Entries = {name: entries[name] for name in _TOP[:3] if name in entries}
+    if "seeds" in entries:
+        shared["seeds"] = tuple(_typed(entries, "seeds", list, f"{path}"))
+    with _at(f"{path}"):
+        settings = Settings(**shared)
+    changes: Entries = {"settings": settings, "schemes": _schemes(entries, path, settings.kind)}
+    if "attack" in entries:
+        changes["methods"] = tuple(_methods(entries, path))
+    changes["sources"] = tuple(_sources(entries, path))
+    changes["attacker"], changes["pool"] = _attacker(entries, path), _pool(entries, path)
+    with _at(f"{path}"):
+        return Request(**changes)
+
+
+def _parsed(path: Path) -> Entries:
+    try:
+        entries = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"cannot read audit file {path}: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:  # ValueError also for text that is not UTF-8, and endless digits
+        raise InputError(f"{path} is not TOML: {error}") from error
+    if not _fits(entries):
+        raise InputError(f"{path} is not TOML: a whole number has at most 64 bits")
+    return entries
+
+
+def _fits(value: Any) -> bool:
+    """Whether every whole number in there is one of TOML."""
+    if isinstance(value, dict | list):
+        return all(map(_fits, value.values() if isinstance(value, dict) else value))
+    return type(value) is not int or -_INTEGERS <= value < _INTEGERS
+
+
+def _sources(entries: Entries, path: Path) -> Iterator[Source]:
+    for place, table in _tables(entries, "dataset", path):
+        _check_keys(table, ("folder", "name", "images"), place)
+        folder = _path(table, "folder", place, path)
+        if not folder.is_dir():
+            raise InputError(f"{place}: {folder} is not a folder")
+        name = _typed(table, "name", str, place) if "name" in table else folder.resolve().name
+        with _at(place):
+            source = Source(folder, name, table.get("images", IMAGES))
+        yield source
+
+
+def _attacker(entries: Entries, path: Path) -> Attacker:
+    table, place = entries.get("attacker", {}), f"{path}, attacker"
+    _check_table(table, place)
+    _check_keys(table, ("photos", "database", "size"), place)
+    found: Entries = {"size": table["size"]} if "size" in table else {}
+    if "database" in table:
+        found["database"] = _path(table, "database", place, path)
+        if not found["database"].is_file():
+            raise InputError(f"{place}: there is no database file {found['database']}")
+    photos = _folders(table, place, path)
+    with _at(place):
+        return Attacker(photos, **found)
+
+
+def _pool(entries: Entries, path: Path) -> tuple[Path, ...]:
+    table, place = entries.get("pool", {}), f"{path}, pool"
+    _check_table(table, place)
+    _check_keys(table, ("photos",), place)
+    return _folders(table, place, path)
+
+
+def _schemes(entries: Entries, path: Path, kind: str) -> tuple[Scheme, ...]:
+    if "scheme" not in entries:
+        return tuple(default_schemes(kind))
+    made: list[Scheme] = []
+    for place, table in _tables(entries, "scheme", path):
+        given = _entries(table, ("keypoints", "geometry"), place, path)
+        with _at(place):
+            made += grid(given, kind)
+            check_different("scheme", [scheme.name for scheme in made])
+    return tuple(with_identity(made))
+
+
+def _entries(table: Entries, more: tuple[str, ...], place: str, path: Path) -> Entries:
+    """A defense's name and fields, and `more`, each a list of its values; files named in them are read."""
+    hints = _fields(table, DEFENSES, "defense", place)
+    _check_keys(table, ("name", *hints, *more), place)
+    given: Entries = {}
+    for name, value in table.items():
+        values = value if isinstance(value, list) else [value]
+        if not values:
+            raise InputError(f"{place}: {name} is an empty list")
+        if name == "then" and name in hints:
+            if not all(isinstance(one, dict) for one in values):
+                raise InputError(f"{place}: then must be a table, such as {{ name = 'lifting', dimension = 4 }}")
+            given[name] = [_entries(one, (), f"{place}, {name}", path) for one in values]
+        else:
+            given[name] = [_field(one, name, hints, place, path) for one in values]
+    return given
+
+
+def _methods(entries: Entries, path: Path) -> Iterator[Any]:
+    tables = list(_tables(entries, "attack", path))
+    named = [table.get("name") for _, table in tables]
+    for name in _BY_ITSELF:
+        if name not in named:
+            yield ATTACKS[name]()
+    for place, table in tables:
+        hints = _fields(table, ATTACKS, "attack", place)
+        _check_keys(table, ("name", *hints), place)
+        given = {name: _field(value, name, hints, place, path) for name, value in table.items() if name != "name"}
+        with _at(place):
+            method = ATTACKS[table["name"]](**given)
+        yield method
+
+
+def _fields(table: Entries, registry: dict[str, Any], what: str, place: str) -> dict[str, Any]:
+    """The types of the fields of the method that a table names, without a pool: that one has a table of its own."""
+    name = _typed(table, "name", str, place)
+    if name not in registry:
+        raise InputError(f"{place}: unknown {what} {name!r}: use one of {', '.join(registry)}")
+    method, hints = registry[name], get_type_hints(registry[name])
+    needed = [one.name for one in dataclasses.fields(method) if _is_required(one) and one.name not in table]
+    if needed:
+        raise InputError(f"{place}: {name} needs {needed[0]}")
+    return {one.name: hints[one.name] for one in dataclasses.fields(method) if one.name != "pool"}
+
+
+def _is_required(field: Any) -> bool:
+    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+
+
+def _field(value: Any, name: str, hints: dict[str, Any], place: str, path: Path) -> Any:
+    """A field's value of the type that it has; of a database, which a file gives as a path, what is in there."""
+    if name not in hints:
+        return value
+    allowed = get_args(hints[name]) if isinstance(hints[name], UnionType) else (hints[name],)
+    for kind, load in _LOADED.items():
+        if kind in allowed and isinstance(value, str):
+            with _at(place):
+                return load(path.parent / value)
+    if type(value) is int and float in allowed and int not in allowed:
+        return float(value)
+    if type(value) not in allowed:
+        wanted = " or ".join(_NAMES[kind] for kind in allowed if kind is not NoneType)
+        raise InputError(f"{place}: {name} must be {wanted}, got {value!r:.80}")
+    return value
+
+
+def _tables(entries: Entries, name: str, path: Path) -> Iterator[tuple[str, Entries]]:
+    """Each table of an array of tables, with its place for messages: the second one is NAME 2."""
+    found = entries.get(name, [])
+    if not isinstance(found, list) or not all(isinstance(table, dict) for table in found):
+        raise InputError(f"{path}: {name} must be tables: write [[{name}]] above each")
+    for number, table in enumerate(found, start=1):
+        yield f"{path}, {name} {number}", table
+
+
+def _folders(table: Entries, place: str, path: Path) -> tuple[Path, ...]:
+    """The folders that `photos` names, all of them there."""
+    if "photos" not in table:
+        return ()
+    names = _typed(table, "photos", list, place)
+    if not names or not all(isinstance(name, str) for name in names):
+        raise InputError(f"{place}: photos must be a list of folders")
+    check_different(f"{place}: folder", names)
+    folders = tuple(path.parent / name for name in names)
+    for folder in folders:
+        if not folder.is_dir():
+            raise InputError(f"{place}: {folder} is not a folder")
+    return folders
+
+
+def _path(table: Entries, name: str, place: str, path: Path) -> Path:
+    return path.parent / str(_typed(table, name, str, place))
+
+
+def _typed(table: Entries, name: str, kind: type[Made], place: str) -> Made:
+    if name not in table:
+        raise InputError(f"{place}: {name} is missing")
+    value = table[name]
+    if type(value) is not kind:
+        raise InputError(f"{place}: {name} must be {_NAMES[kind]}, got {value!r:.80}")
+    return value
+
+
+def _check_table(table: Any, place: str) -> None:
+    if not isinstance(table, dict):
+        raise InputError(f"{place} must be a table: write [{place.rsplit(' ', 1)[1]}] above its entries")
+
+
+def _check_keys(table: Entries, known: tuple[str, ...], place: str) -> None:
+    for key in table:
+        if key not in known:
+            raise InputError(f"{place}: unknown key {key!r:.80}: use some of {', '.join(known)}")
+
+
+@contextmanager
+def _at(place: str) -> Iterator[None]:
+    """An InputError of the block says where in the file it came from."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{place}: {error}") from error

@@ -1,0 +1,234 @@
+"""One victim under one scheme: how well its features still match, and what each attack gets back.
+
+All attacks see one release, those that treat every feature by itself a sample of it, which is the same for all.
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from featveil.attacks import Guess, attack, check_applies
+from featveil.audit.devices import Devices
+from featveil.audit.names import SIDES, SKIPPED, TASK, UTILITY
+from featveil.audit.releases import Releases, Victim
+from featveil.audit.trials import Trial
+from featveil.core import (
+    Features,
+    FeatveilError,
+    InputError,
+    Keypoints,
+    MissingExtraError,
+    PrivateFeatures,
+    Subspaces,
+    WordSets,
+)
+from featveil.core.arrays import Float64, Integers
+from featveil.core.records import Parameter, Record
+from featveil.core.resuming import versions
+from featveil.core.seeding import generator, image_generator
+from featveil.databases import Database
+from featveil.distances.tiles import single_threaded
+from featveil.geometry import agreeing, agreeing_candidates
+from featveil.matching import match
+from featveil.metrics import Truth, count_verified, transfer_errors
+from featveil.pipelines.attack import attack_parameters
+from featveil.pipelines.scoring import Outcome, leakage_record, score_attack
+
+if TYPE_CHECKING:
+    from featveil.audit.run import Audit
+
+_RIGHT = 3.0  # pixels
+_SAMPLES = 100_000  # of four candidates, few of which are right
+_SHOWN = 3
+_BYTES = 512  # of the norm, as SIFT is stored
+
+
+class Unit(NamedTuple):
+    """Places of a dataset, seed, scheme and victim in an audit: what one process measures at a time."""
+
+    dataset: int
+    seed: int
+    scheme: int
+    victim: int
+
+
+class Measuring:
+    """Measures units, one after the other, and keeps what those of one dataset, seed and scheme share."""
+
+    def __init__(self, audit: "Audit") -> None:
+        self.audit = audit
+        self._place: tuple[int, int, int] | None = None
+
+    def records(self, unit: Unit, wanted: tuple[str, ...]) -> Iterator[Record]:
+        """Those of the unit that `wanted` names: sides of a pair, and trials. Each is measured on one thread."""
+        with one_thread():
+            subject = self.subject(unit)
+        for name in wanted:
+            with one_thread():
+                record = subject.matching(name) if name in SIDES else subject.attacked(self.audit.trial(name))
+            yield record
+
+    def subject(self, unit: Unit) -> "Subject":
+        """The victim of a unit under its scheme; raises InputError where that cannot be made."""
+        audit, place = self.audit, unit[:3]
+        victims, scheme = audit.datasets[unit.dataset].victims, audit.schemes[unit.scheme]
+        if place != self._place:
+            seed = audit.settings.seeds[unit.seed]
+            self._devices = Devices(audit.pool, audit.settings.kind, victims, scheme, seed)
+            self._releases = Releases(victims, audit.attacker, seed, self._devices.equip)
+            self._place = place
+        try:
+            return Subject(audit, unit, self._releases, self._devices)
+        except FeatveilError as error:
+            raise InputError(f"{scheme.name} cannot be made of {victims[unit.victim].name}: {error}") from error
+
+
+class Subject:
+    """One victim under one scheme."""
+
+    def __init__(self, audit: "Audit", unit: Unit, releases: Releases, devices: Devices) -> None:
+        self.audit, self.releases, self.devices = audit, releases, devices
+        self.dataset = audit.datasets[unit.dataset]
+        self.seed = audit.settings.seeds[unit.seed]
+        self.scheme, self.victim = audit.schemes[unit.scheme], self.dataset.victims[unit.victim]
+        self.private = releases.release(self.victim, self.scheme, geometry=self.scheme.geometry)
+        self.truth = releases.truth(self.victim, self.scheme)
+        self.shows = unit.seed == unit.victim == 0
+        self.chosen = self._chosen()
+
+    def matching(self, sides: str) -> Record:
+        """How many matches with the second view there are, and are right; it is private too where both sides are."""
+        other: Features | PrivateFeatures = self.victim.second_view
+        if sides == "both":
+            other = self.releases.release(self.victim, self.scheme, -1)
+        elif self.scheme.network is not None:
+            other = self.scheme.network.conceal(self.victim.second_view)
+        counts = verified(self.victim, other, self.private, self.scheme.codebook)
+        return Record(
+            task=TASK,
+            dataset=self.dataset.name,
+            scheme=self.scheme.name,
+            metric=UTILITY,
+            value=tuple(float(count) for count in counts),
+            unit="count, count, count, count",
+            count=counts[0],
+            seed=self.seed,
+            versions=versions(),
+            parameters={**self._parameters(), "sides": sides},
+        )
+
+    def attacked(self, trial: Trial) -> Record:
+        """What the trial gets back, or why it was not run."""
+        try:
+            self._check(trial)
+            return self._leakage(trial)
+        except (InputError, MissingExtraError) as error:
+            return self._skipped(trial, str(error))
+
+    def guessed(self, trial: Trial) -> Guess:
+        """What the trial makes of all features, no sample; raises InputError where it cannot be run."""
+        self._check(trial)
+        rng = image_generator(self.seed, self.victim.name, 0, trial.name)
+        return attack(self.private, trial.method, self.releases.knowledge(self.victim, self.scheme, trial), rng)
+
+    def _check(self, trial: Trial) -> None:
+        """Raise InputError when there is no such adversary of this victim."""
+        check_applies(self.private.descriptors, trial.method)
+        reason = self.scheme.withholds(trial)
+        if "others" in trial.also and len(self.dataset.victims) == 1:
+            reason = "there is no other image in this dataset"
+        elif "others" in trial.also and self.scheme.private_pool and not self.devices.strangers:
+            reason = "there are too few descriptors to give the devices of others pools of their own"
+        if reason is not None:
+            raise InputError(reason)
+
+    def _leakage(self, trial: Trial) -> Record:
+        private, truth, shown = self.private, self.truth, self.chosen[:_SHOWN]
+        if trial.method.alone and len(private) > self.audit.settings.sample:
+            rows = np.sort(self.chosen[: self.audit.settings.sample])
+            private, truth, shown = private.take(rows), truth.take(rows), np.searchsorted(rows, shown)
+        rng = image_generator(self.seed, self.victim.name, 0, trial.name)
+        known = self.releases.knowledge(self.victim, self.scheme, trial)
+        outcome = score_attack(private, truth, trial.method, known, rng)
+        parameters = self._parameters() | attack_parameters(trial.method) | {"adversary": trial.adversary}
+        parameters |= self.scheme.bound() | (_examples(outcome, truth, shown) if self.shows else {})
+        return leakage_record(outcome, TASK, self.dataset.name, self.scheme.name, trial.name, self.seed, parameters)
+
+    def _skipped(self, trial: Trial, reason: str) -> Record:
+        return Record(
+            task=TASK,
+            dataset=self.dataset.name,
+            scheme=self.scheme.name,
+            metric=SKIPPED,
+            value=0.0,
+            unit="",
+            count=0,
+            seed=self.seed,
+            versions=versions(),
+            attack=trial.name,
+            parameters={**self._parameters(), **attack_parameters(trial.method), "reason": reason},
+        )
+
+    def _parameters(self) -> dict[str, Parameter]:
+        made: dict[str, Parameter] = {"victim": self.victim.name, **self.audit.stated(self.scheme)}
+        return made | {"features": len(self.private), "raw_features": len(self.victim.features)}
+
+    def _chosen(self) -> Integers:
+        """Rows of the release in an order that depends on the raw features only: the same ones under all schemes."""
+        order = generator(self.seed, self.victim.name, "sample").permutation(len(self.victim.features))
+        rank = np.empty(len(order), np.int64)
+        rank[order] = np.arange(len(order))
+        # Of features that cannot be told apart none is scored: they come last.
+        return np.lexsort((rank[self.truth.rows], ~self.truth.certain))
+
+
+def verified(
+    victim: Victim, other: Features | PrivateFeatures, private: PrivateFeatures, codebook: Database | None
+) -> tuple[int, ...]:
+    """What UTILITY names: matches of the second view, `other`, with the `private` features of a victim.
+
+    Where both are subspaces, candidates are ranked by their parts of unit norm.
+    """
+    if victim.homography is None:
+        raise InputError(f"the homography of {victim.name} is not known: its matches cannot be counted")
+    lifted = isinstance(other.descriptors, Subspaces) and isinstance(private.descriptors, Subspaces)
+    matches = match(other, private, codebook=codebook, on_sphere=lifted)  # extractors give unit norm
+    first, second = _keypoints(other), _keypoints(private)
+    places = first.xy[matches.indices[:, 0]], second.xy[matches.indices[:, 1]]
+    words = isinstance(private.descriptors, WordSets)
+    agree = agreeing_candidates(*places, _SAMPLES) if words else agreeing(*places)
+    back: Float64 = np.linalg.inv(victim.homography).astype(np.float64)
+    errors = transfer_errors(matches, first, second, back)
+    return tuple(count_verified(matches, agree, errors, _RIGHT))
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Compute on one thread: processes are the unit of parallel work, and sums do not depend on how many there are."""
+    with ExitStack() as stack:
+        stack.enter_context(single_threaded())
+        stack.enter_context(threadpool_limits(1))
+        yield
+
+
+def _examples(outcome: Outcome, truth: Truth, rows: Integers) -> dict[str, Parameter]:
+    """True and guessed descriptors of some attacked features, one after the other, in the bytes of SIFT."""
+    true = truth.points.values[rows].astype(np.float64)
+    norms = np.linalg.norm(true, axis=1, keepdims=True)
+    return {
+        "shown_truth": _bytes(true / norms, 0),
+        "shown_guess": _bytes(outcome.guess.values[rows] / norms, -255),
+    }
+
+
+def _bytes(values: Float64, lowest: int) -> list[int]:
+    return [int(value) for value in np.clip(np.rint(_BYTES * values), lowest, 255).ravel()]
+
+
+def _keypoints(features: Features | PrivateFeatures) -> Keypoints:
+    if features.keypoints is None:
+        raise InputError("features without keypoints cannot be verified: audits need local features")
+    return features.keypoints

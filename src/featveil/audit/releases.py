@@ -1,0 +1,203 @@
+"""What is sent of each victim under a scheme, what lies behind it, and what the adversary of a trial is given."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from featveil.attacks import Knowledge
+from featveil.attacks.posterior import posterior_bound
+from featveil.audit.trials import Trial
+from featveil.core import (
+    ConcealingNetwork,
+    Defense,
+    Descriptors,
+    Features,
+    InputError,
+    Points,
+    PrivateFeatures,
+    Subspaces,
+    WordSets,
+)
+from featveil.core.arrays import Float64
+from featveil.core.features import sent_by
+from featveil.core.records import Parameter
+from featveil.core.seeding import image_generator
+from featveil.databases import Database
+from featveil.defenses import Concealer, Lifting, Metric, Subset, last_step, privatize
+from featveil.metrics import Truth, align
+from featveil.pipelines.attack import scheme_name
+
+_SENT: dict[str, type[Descriptors]] = {
+    "lifting": Subspaces,
+    "hardened": Subspaces,
+    "subset": WordSets,
+    "metric": WordSets,
+}
+_SPEC = ("lambda", "then", "strategy", "dimension", "confounders", "epsilon", "subset_size")
+_DIGESTS = ("network", "database", "codebook")
+
+
+@dataclass(frozen=True, eq=False)
+class Victim:
+    """Raw features of a photograph, and of a second view of what it shows.
+
+    `homography` (3, 3) takes keypoints of the photograph to the second view, where it is known. `photograph` is its
+    file, where there is one.
+    """
+
+    name: str
+    features: Features
+    second_view: Features
+    homography: Float64 | None = None
+    photograph: Path | None = None
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """A defense and its name in tables; `apart`: of overlapping keypoints few are sent; `geometry`: scale and angle."""
+
+    name: str
+    defense: Defense
+    apart: bool = False
+    geometry: bool = False
+
+    @property
+    def representation(self) -> type[Descriptors]:
+        """What it sends."""
+        return _SENT.get(sent_by(self.defense.spec()), Points)
+
+    @property
+    def network(self) -> ConcealingNetwork | None:
+        """What conceals its descriptors, if anything does."""
+        return self.defense.network if isinstance(self.defense, Concealer) else None
+
+    @property
+    def codebook(self) -> Database | None:
+        """Of the words it sends, if it sends any."""
+        mechanism = last_step(self.defense)
+        return mechanism.codebook if isinstance(mechanism, Subset | Metric) else None
+
+    @property
+    def private_pool(self) -> bool:
+        """Whether confounders come from a pool that the device alone knows."""
+        return self.defense.spec()["name"] == "hardened"
+
+    def faces(self, trial: Trial) -> bool:
+        """Whether the trial applies: to what is sent, and with a database where one is drawn from."""
+        return issubclass(self.representation, trial.method.breaks) and self.withholds(trial) is None
+
+    def withholds(self, trial: Trial) -> str | None:
+        """Why no adversary of this scheme has what the trial is about, as a sentence; None if one may."""
+        concealed, mechanism = isinstance(self.defense, Concealer), last_step(self.defense)
+        if "network" in trial.knows and not concealed:
+            return "no network conceals these descriptors"
+        if concealed and "database" in trial.also:
+            return "whoever undoes a concealer has a database: it is there without being named"
+        if concealed and "overlap" in trial.method.name:
+            return "how concealed descriptors of overlapping keypoints predict each other is not known"
+        if "lifting_database" not in trial.knows:
+            return None
+        if self.private_pool:
+            return "the pool that confounders are drawn from is private to the device: no adversary has it"
+        if isinstance(mechanism, Lifting) and mechanism.adversarial_directions == 0:
+            return "this lifting draws from no database that could be known"
+        return "nothing is drawn from a database here" if concealed and not isinstance(mechanism, Lifting) else None
+
+    def parameters(self) -> dict[str, Parameter]:
+        """What a record states of the defense."""
+        spec = self.defense.spec()
+        made: dict[str, Parameter] = {"defense": spec["name"]}
+        made |= {name: spec[name] for name in _SPEC if name in spec}
+        return made | {name: str(spec[name])[:16] for name in _DIGESTS if spec.get(name)}
+
+    def bound(self) -> dict[str, Parameter]:
+        """How often any attack can name the right word of the subset mechanism, were all equally common."""
+        mechanism = last_step(self.defense)
+        if not isinstance(mechanism, Subset) or mechanism.codebook is None:
+            return {}
+        words = len(mechanism.codebook)
+        return {"bound": posterior_bound(mechanism.epsilon, np.full(words, 1 / words))}
+
+
+def concealed_schemes(
+    networks: Sequence[ConcealingNetwork], kind: str, after: Sequence[Lifting | Subset | Metric] = ()
+) -> list[Scheme]:
+    """Each network by itself, then each with every defense of `after` behind it.
+
+    Raises InputError for a network of another kind, and for two that have the same lambda and so the same name.
+    """
+    made = [
+        Scheme(scheme_name(defense.spec()), defense.for_kind(kind))
+        for then in (None, *after)
+        for defense in (Concealer(network, then) for network in networks)
+    ]
+    if len({scheme.name for scheme in made}) < len(made):
+        raise InputError("two concealers have the same lambda: study them one after the other")
+    return made
+
+
+Equip = Callable[[Scheme, Victim, int], Defense]
+
+
+class Releases:
+    """What is sent of every victim under one scheme at a time, made when first needed.
+
+    `equip` gives the defense of the device that makes a release, for schemes whose devices differ.
+    """
+
+    def __init__(
+        self,
+        victims: Sequence[Victim],
+        database: Database,
+        seed: int,
+        equip: Equip = lambda scheme, victim, number: scheme.defense,
+    ) -> None:
+        self.victims, self.database, self.seed, self.equip = victims, database, seed, equip
+        self._scheme = ""
+        self._made: dict[tuple[str, int], PrivateFeatures] = {}
+
+    def release(self, victim: Victim, scheme: Scheme, number: int = 0, geometry: bool = False) -> PrivateFeatures:
+        """A release of the victim's features; another `number` is another release, -1 one of its second view."""
+        if scheme.name != self._scheme:
+            self._scheme, self._made = scheme.name, {}
+        if (victim.name, number) not in self._made:
+            if number > 0:
+                self.release(victim, scheme, number - 1)  # a device may remember what it has sent, in this order
+            features = victim.second_view if number < 0 else victim.features
+            rng = image_generator(self.seed, victim.name, number + 1, scheme.name)
+            defense = self.equip(scheme, victim, number)
+            made = privatize(features, defense, keep_geometry=True, apart=scheme.apart, rng=rng)
+            self._made[victim.name, number] = made
+        made = self._made[victim.name, number]
+        if geometry or made.keypoints is None:
+            return made
+        return replace(made, keypoints=made.keypoints.positions_only())
+
+    def truth(self, victim: Victim, scheme: Scheme) -> Truth:
+        """What the release hides: scale and orientation tell features at one position apart, whoever sees them."""
+        return align(self.release(victim, scheme, geometry=True), victim.features, scheme.network)
+
+    def knowledge(self, victim: Victim, scheme: Scheme, trial: Trial) -> Knowledge:
+        """What the adversary of a trial has; the truth, for an oracle, is added where guesses are scored.
+
+        Every adversary has a concealing network, and descriptors of its own to learn the way back from.
+        """
+        wanted, mechanism = trial.knows, last_step(scheme.defense)
+        others = [other for other in self.victims if other is not victim] if "others" in wanted else []
+        reference: Features | PrivateFeatures = victim.second_view
+        shown = trial.geometry or scheme.geometry
+        if trial.lifted_reference:
+            reference = self.release(victim, scheme, -1, scheme.geometry)
+        return Knowledge(
+            database=self.database if "database" in wanted or scheme.network is not None else None,
+            lifting_database=mechanism.database
+            if "lifting_database" in wanted and isinstance(mechanism, Lifting)
+            else None,
+            codebook=scheme.codebook,
+            others=tuple(self.release(other, scheme, geometry=scheme.geometry) for other in others),
+            repeats=(self.release(victim, scheme, 1, shown),) if "repeats" in wanted else (),
+            reference=reference if "reference" in wanted else None,
+            network=scheme.network,
+        )

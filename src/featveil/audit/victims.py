@@ -1,0 +1,146 @@
+"""Who is attacked, and by whom: photographs of the victims, and descriptors of photographs that the attacker has."""
+
+import logging
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import cv2
+import numpy as np
+
+from featveil.core import Features, FeatveilError, InputError
+from featveil.core.arrays import Float32, Float64
+from featveil.core.resuming import Report
+from featveil.databases import Database, load_database
+from featveil.extractors import extract, image_files, read_image
+
+Thing = TypeVar("Thing")
+
+_log = logging.getLogger(__name__)
+
+_PER_PHOTOGRAPH = 2048  # descriptors that the attacker takes of one photograph, at most
+_TURN, _SHRINK, _TILT, _DARKEN = 12.0, 0.85, 0.15, 0.85  # degrees, factor, share of the width, factor
+_SEED = 0x0A77  # apart from the draws that victims are lifted with
+
+
+def read_victims(
+    folder: Path,
+    kind: str = "sift",
+    images: int = 10,
+    max_features: int = 1000,
+    report: Report = lambda done, total: None,
+) -> dict[str, Features]:
+    """Raw features of at most `images` photographs of `folder`, evenly spaced in the order of their names.
+
+    Photographs that cannot be read or have no feature are logged and left out; raises InputError when none is left.
+    """
+    if images < 1:
+        raise InputError(f"at least one photograph must be attacked, got {images}")
+    files = evenly(image_files(folder), images)
+    read = read_photographs(files, kind, max_features, report)
+    found = {path.relative_to(folder).as_posix(): features for path, features in read}
+    if not found:
+        raise InputError(f"no photograph of {folder} has a feature to attack")
+    return found
+
+
+def evenly(things: Sequence[Thing], count: int) -> list[Thing]:
+    """At most `count` of `things`, evenly spaced, in their order."""
+    if len(things) <= count:
+        return list(things)
+    return [things[place * len(things) // count] for place in range(count)]
+
+
+def second_view(path: Path, kind: str = "sift", max_features: int = 1000) -> Features:
+    """Features of what the photograph at `path` shows, as if seen again: turned, smaller, tilted and darker."""
+    image = read_image(path)
+    height, width = image.shape[:2]
+    warped = cv2.warpPerspective(image, _second_view(width, height), (width, height), flags=cv2.INTER_AREA)
+    return extract(np.asarray(warped * _DARKEN).astype(np.uint8), kind, max_features)
+
+
+def second_view_homography(width: int, height: int) -> Float64:
+    """Where the second view of an image of that size has its keypoints: a matrix (3, 3) for `Keypoints.xy`."""
+    # OpenCV warps with the centre of the first pixel at 0, keypoints have it at 0.5.
+    shift = np.array([[1, 0, 0.5], [0, 1, 0.5], [0, 0, 1]])
+    return np.asarray(shift @ _second_view(width, height) @ np.linalg.inv(shift))
+
+
+def _second_view(width: int, height: int) -> Float64:
+    turned = np.vstack([cv2.getRotationMatrix2D((width / 2, height / 2), _TURN, _SHRINK), [0, 0, 1]])
+    tilted = np.array([[1, 0, 0], [0, 1, 0], [_TILT / width, 0, 1]])
+    return np.asarray(tilted @ turned)
+
+
+def own_database(
+    sources: Sequence[Path],
+    kind: str = "sift",
+    size: int = 65_536,
+    seed: int = 0,
+    report: Report = lambda done, total: None,
+) -> Database:
+    """The attacker's own descriptors: one database file, or `size` descriptors of all photographs in some folders.
+
+    The descriptors are drawn at random and not clustered. Raises InputError for a database of another kind, a mixture
+    of files and folders, or folders without descriptors.
+    """
+    if len(sources) == 1 and sources[0].is_file():
+        database = load_database(sources[0])
+        if database.kind != kind:
+            raise InputError(f"{sources[0]} holds {database.kind} descriptors, the victims' are {kind}")
+        return database
+    if any(source.is_file() for source in sources):
+        raise InputError("an attacker has one database file, or folders of photographs: several were named")
+    if size < 1:
+        raise InputError(f"the attacker needs at least one descriptor, got {size}")
+    values = descriptors_of([path for source in sources for path in image_files(source)], kind, report)
+    if len(values) == 0:
+        raise InputError("the attacker's photographs have no features")
+    return drawn_database(values, kind, size, seed)
+
+
+def drawn_database(values: Float32, kind: str, size: int, seed: int = 0) -> Database:
+    """At most `size` of the descriptors `values` (s, d), drawn at random, as one database."""
+    rng = np.random.default_rng([_SEED, seed])
+    return Database.from_array(values[rng.permutation(len(values))[:size]], kind, 1, rng=rng)
+
+
+def descriptors_of(files: Sequence[Path], kind: str, report: Report = lambda done, total: None) -> Float32:
+    """The strongest descriptors of photographs (s, d), of unit norm; those that cannot be read are logged."""
+    parts = [features.descriptors.values for _, features in read_photographs(files, kind, _PER_PHOTOGRAPH, report)]
+    return np.concatenate(parts) if parts else np.empty((0, 0), np.float32)
+
+
+def check_apart(first: Path, second: Path, harm: str) -> None:
+    """Raise InputError when two folders share a file, if only by a link, or one is in the other; `harm` says why."""
+    if not (first.is_dir() and second.is_dir()):
+        return
+    here, there = first.resolve(), second.resolve()
+    if here.is_relative_to(there) or there.is_relative_to(here) or not _files(first).isdisjoint(_files(second)):
+        raise InputError(f"{first} and {second} share photographs: {harm}; name a folder of other photographs")
+
+
+def _files(folder: Path) -> set[Path]:
+    """The image files under a folder, where they really are."""
+    try:
+        return {path.resolve() for path in image_files(folder)}
+    except InputError:  # there is none
+        return set()
+
+
+def read_photographs(
+    files: Sequence[Path], kind: str, max_features: int, report: Report = lambda done, total: None
+) -> Iterator[tuple[Path, Features]]:
+    """Features of each photograph that can be read and has some; the others are logged."""
+    for done, path in enumerate(files):
+        report(done, len(files))
+        try:
+            features = extract(path, kind, max_features)
+        except FeatveilError as error:
+            _log.warning("left out %s: %s", path, error)
+            continue
+        if len(features) == 0:
+            _log.warning("left out %s: it has no feature", path)
+            continue
+        yield path, features
+    report(len(files), len(files))

@@ -1,0 +1,78 @@
+"""The map that the demo builds: a rendered room, mapped from raw and private features; a left-out view localized."""
+
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from featveil.core import Features, PrivateFeatures
+from featveil.datasets import RenderedScene, render_scene
+from featveil.defenses import Lifting, Subset, privatize
+from featveil.extractors import extract
+from featveil.geometry.models import SparseModel
+from featveil.geometry.sfm import Mapping3D
+from featveil.metrics import align_poses, pose_errors
+from featveil.pipelines.localize import Localizer
+from featveil.pipelines.map import MapOptions, build
+
+VIEWS, SIZE, FEATURES = 10, (480, 360), 800
+QUERY = VIEWS // 2
+SCHEMES = {"raw": None, "subspaces of dimension 2": Lifting("sub-hybrid", 2), "words, epsilon 10, k = 4": Subset(10, 4)}
+
+
+@dataclass(frozen=True, eq=False)
+class MappedRoom:
+    """A map from what one scheme sends, and how far off a private query is in the raw map: (degrees, metres) or None.
+
+    `image_epsilon` is what the epsilon of a descriptor adds up to over the query; None where nothing is proved.
+    """
+
+    scheme: str
+    model: SparseModel
+    images: int
+    query_errors: tuple[float, float] | None
+    image_epsilon: float | None
+
+
+def map_room(report: Callable[[int, int], None] = lambda done, total: None) -> list[MappedRoom]:
+    """The room under each of SCHEMES, raw first. Raises MissingExtraError without pycolmap."""
+    scene = render_scene(VIEWS, SIZE)
+    raw = {name: extract(image, max_features=FEATURES) for name, image in scene.images.items()}
+    query = sorted(raw)[QUERY]
+    rooms: list[MappedRoom] = []
+    for scheme, defense in SCHEMES.items():
+        sent: Mapping[str, Features | PrivateFeatures] = raw
+        if defense is not None:
+            sent = {name: privatize(found, defense) for name, found in raw.items()}
+        model = _mapped(scene, {name: found for name, found in sent.items() if name != query})
+        reference = rooms[0].model if rooms else model
+        errors = _localized(scene, reference, raw, query, sent[query])
+        rooms.append(MappedRoom(scheme, model, VIEWS - 1, errors, _image_epsilon(sent[query])))
+        report(len(rooms), len(SCHEMES))
+    return rooms
+
+
+def _mapped(scene: RenderedScene, sent: Mapping[str, Features | PrivateFeatures]) -> SparseModel:
+    options = MapOptions(mapping=Mapping3D(refine_intrinsics=False))
+    cameras = {name: scene.cameras[name] for name in sent}
+    with tempfile.TemporaryDirectory() as folder:
+        return build(list(sent), sent.__getitem__, Path(folder) / "map", cameras=cameras, options=options).model
+
+
+def _localized(
+    scene: RenderedScene,
+    model: SparseModel,
+    raw: dict[str, Features],
+    query: str,
+    sent: Features | PrivateFeatures,
+) -> tuple[float, float] | None:
+    """Errors of the query's pose in the frame of the room, to which the map is aligned."""
+    found = Localizer(model, raw.__getitem__).locate(sent, scene.cameras[query], True, sorted(model.views))
+    if found.pose is None or len(model.views) < 3:
+        return None
+    others = {name: pose for name, pose in scene.poses.items() if name != query}
+    return pose_errors(align_poses({**model.poses, query: found.pose}, others)[query], scene.poses[query])
+
+
+def _image_epsilon(sent: Features | PrivateFeatures) -> float | None:
+    return sent.guarantee.compose(len(sent)).epsilon if isinstance(sent, PrivateFeatures) else None

@@ -1,0 +1,161 @@
+"""Matches with the images of a map -> where the camera stood: COLMAP's LO-RANSAC and refinement, intrinsics fixed.
+
+A keypoint may have many candidates, as words do by design; each keypoint and each point of the map counts once.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.spatial import cKDTree
+
+from featveil.core import Camera, InputError, Matches, Pose
+from featveil.core.arrays import Float32, Float64, Integers
+from featveil.geometry.colmap import pose_of, pycolmap, to_colmap
+from featveil.geometry.models import View
+from featveil.geometry.places import in_half_precision
+from featveil.geometry.two_view import ransac_options
+
+MOST_ITERATIONS = 10_000_000
+
+_SAME_PLACE = 0.05  # pixels
+_BELIEVED = 2  # times as many as by chance
+_BY_CHANCE = 10_000  # iterations; the number grows slowly with more
+_MINIMAL = 4  # three points give up to four poses, one more tells which
+
+
+@dataclass(frozen=True)
+class PoseSearch:
+    """How a pose is sought: most `iterations` of LO-RANSAC, how far off an inlier may be, and the fewest inliers.
+
+    Without known intrinsics the focal length is estimated along. A seed is for studies that can be repeated.
+    """
+
+    iterations: int = 10_000
+    max_error: float = 12.0
+    min_inliers: int = 12
+    seed: int | None = None
+
+    def __post_init__(self) -> None:
+        if type(self.iterations) is not int or not 1 <= self.iterations <= MOST_ITERATIONS:
+            raise InputError(f"iterations must be 1 to {MOST_ITERATIONS:,}, got {self.iterations}")
+        if not self.max_error > 0 or not np.isfinite(self.max_error):
+            raise InputError(f"the largest error of an inlier is in pixels and above 0, got {self.max_error}")
+        if self.min_inliers < _MINIMAL:
+            raise InputError(f"a pose needs at least {_MINIMAL} inliers, got {self.min_inliers}")
+
+
+@dataclass(frozen=True, eq=False)
+class Correspondences:
+    """Places in the query and points of the map: `keypoints` (k,) at `xy` (k, 2) and `points` (k,) at `xyz` (k, 3)."""
+
+    keypoints: Integers
+    points: Integers
+    xy: Float64
+    xyz: Float64
+
+    def __len__(self) -> int:
+        return len(self.keypoints)
+
+
+@dataclass(frozen=True, eq=False)
+class Localized:
+    """The pose of a query, or None and the `reason`; `inliers` of its `correspondences` agree.
+
+    Each keypoint and each point of the map counts once.
+
+    `by_chance` is how many would agree if points were dealt to other keypoints, where that was looked at.
+    """
+
+    pose: Pose | None
+    inliers: int
+    correspondences: int
+    reason: str = ""
+    by_chance: int | None = None
+
+
+def points_at(view: View, xy: Float32, name: str) -> Integers:
+    """Which point of the map is seen at each of the positions `xy` (n, 2) of image `name`; -1 where none is.
+
+    Features may have another order than the keypoints of the model, or be some of them. Raises InputError when one
+    lies where the model has no keypoint.
+    """
+    if len(xy) == 0:
+        return np.empty(0, np.int64)
+    stored = next((places for places in (xy, in_half_precision(xy)) if _has_all(view, places)), None)
+    if stored is None:
+        raise InputError(
+            f"the keypoints of image {name!r} are not those of the model: use the features that it was made of"
+        )
+    seen = np.flatnonzero(view.points >= 0)
+    found = np.full(len(xy), -1, np.int64)
+    if len(seen):
+        # Several keypoints may share a place; any point that is seen there will do.
+        distances, nearest = cKDTree(view.xy[seen]).query(stored)
+        there = distances <= _SAME_PLACE
+        found[there] = view.points[seen[nearest[there]]]
+    return found
+
+
+def _has_all(view: View, xy: Float32) -> bool:
+    """Whether there is a keypoint at each of the positions."""
+    return len(view.xy) > 0 and float(cKDTree(view.xy).query(xy)[0].max()) <= _SAME_PLACE
+
+
+def correspond(xy: Float32, matches: Iterable[tuple[Matches, Integers]], points: Float64) -> Correspondences:
+    """What keypoints `xy` (n, 2) of a query see, each pair once.
+
+    `matches` are with an image of the map each, together with the points (-1 for none) that its features show;
+    `points` (p, 3) are those of the map.
+    """
+    pairs = [np.empty((0, 2), np.int64)]
+    for found, seen in matches:
+        both = np.stack([found.indices[:, 0], seen[found.indices[:, 1]]], axis=1)
+        pairs.append(both[both[:, 1] >= 0])
+    keypoint, point = np.unique(np.concatenate(pairs), axis=0).T
+    return Correspondences(keypoint, point, xy[keypoint].astype(np.float64), points[point])
+
+
+def estimate_pose(found: Correspondences, camera: Camera, known: bool, search: PoseSearch = PoseSearch()) -> Localized:
+    """The pose that most of the correspondences agree on; with too few of them none, and the reason.
+
+    `known` intrinsics stay as they are, otherwise the focal length is found along.
+    """
+    if len(found) < _MINIMAL:
+        return Localized(None, 0, len(found), f"{len(found)} matches with points of the map, a pose needs {_MINIMAL}")
+    estimation = {
+        "estimate_focal_length": not known,
+        "ransac": ransac_options(search.iterations, search.max_error, 0.0, search.seed),
+    }
+    answer = pycolmap().estimate_and_refine_absolute_pose(
+        found.xy,
+        found.xyz,
+        to_colmap(camera, known=known),
+        estimation_options=estimation,
+        refinement_options={"refine_focal_length": not known},
+    )
+    if answer is None:
+        return Localized(None, 0, len(found), f"no pose fits any of the {len(found)} matches with points of the map")
+    agree = np.asarray(answer["inlier_mask"], np.bool_)
+    inliers = min(len(np.unique(found.keypoints[agree])), len(np.unique(found.points[agree])))
+    if inliers < search.min_inliers:
+        reason = f"{inliers} of {len(found)} matches agree, {search.min_inliers} are asked for"
+        return Localized(None, inliers, len(found), reason)
+    return Localized(pose_of(answer["cam_from_world"]), inliers, len(found))
+
+
+def estimate_beyond_chance(
+    found: Correspondences, camera: Camera, known: bool, search: PoseSearch = PoseSearch()
+) -> Localized:
+    """Like `estimate_pose`, but without a pose if half as many would agree by chance: for candidates of words."""
+    located = estimate_pose(found, camera, known, search)
+    if located.pose is None:
+        return located
+    deal = np.random.default_rng(0).permutation(len(found))
+    dealt = replace(found, points=found.points[deal], xyz=found.xyz[deal])
+    quick = replace(search, iterations=min(search.iterations, _BY_CHANCE))
+    chance = estimate_pose(dealt, camera, known, quick).inliers
+    if located.inliers > _BELIEVED * chance:
+        return replace(located, by_chance=chance)
+    reason = f"{located.inliers} of {len(found)} matches agree, and {chance} would by chance"
+    return Localized(None, located.inliers, len(found), reason, chance)

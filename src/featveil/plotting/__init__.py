@@ -1,0 +1,1 @@
+"""Figures, tables and pictures that more than one capability draws."""

@@ -1,0 +1,148 @@
+"""The demo's page."""
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from itertools import permutations
+
+import numpy as np
+import pytest
+
+from featveil.core import Guarantee, Keypoints, PrivateFeatures, Subspaces
+from featveil.demo.demo_page import Count, LeakRow, Row, Run, WordRow, Words, _leak_headline, render
+from featveil.demo.page_concealed import ConcealedPart
+from featveil.demo.page_faces import FaceRow, FacesPart
+from featveil.demo.page_views import ViewRow
+from featveil.metrics import Leakage
+from featveil.metrics.reconstruction import Reconstruction
+
+VOID = {"meta", "img", "br", "link"}
+
+
+@pytest.fixture
+def run() -> Run:
+    picture = np.zeros((30, 40, 3), np.uint8)
+    basis = np.tile(np.eye(4, 128, dtype=np.float32), (1500, 1, 1))
+    private = PrivateFeatures(
+        Subspaces(np.zeros((1500, 128), np.float32), basis),
+        "sift",
+        {"name": "lifting", "database": "<b>0123456789abcdef"},
+        Guarantee("empirical"),
+        Keypoints(np.zeros((1500, 2), np.float32)),
+    )
+    rows = [Row(2, Count(90, 81), Count(80, 72)), Row(4, Count(70, 63), Count(60, 54))]
+    bound = [WordRow(12.0, 18_000.0, 0.244, Count(500, 60)), WordRow(10.0, 15_000.0, 0.211, Count(450, 45))]
+    words = Words(4, 16384, bound, bound[1], picture, 37_000)
+    attacks = [LeakRow("data<base", "looks it up", Leakage(100, 0.4, 0.3, 0.41, 0.62, 0.07, 2, 1))]
+    views = [ViewRow("photograph", picture), ViewRow("data<base", picture, Reconstruction(0.1, 0.625, 12))]
+    undone = ViewRow("unconceal", picture, Reconstruction(0.2, 0.5, 11))
+    hidden = ConcealedPart(95, 85, "94%", picture, Leakage(100, 0.4, 0.3, 0.92, 0.95, 0.88, 2, 1), undone)
+    sizes = (3_082_264, 640_000)
+    pictures = (picture,) * 6
+    copies = [FaceRow("as <it> is", picture, 0.0, 0.0), FaceRow("blurred", picture, 0.5, 0.92)]
+    faces = FacesPart(copies, 16, 1.17, 0.9, 750, [("raw", {"knn": 100}), ("hybrid+", {"knn": 11, "trained": 99})], 100)
+    return Run(*pictures, Count(100, 90), rows, 4, words, hidden, attacks, views, None, faces, private, *sizes, 12.3)
+
+
+class Page(HTMLParser):
+    """Checks that tags are balanced, and collects what the page would load."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.loads: list[str] = []
+        self.alts: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = dict(attrs)
+        self.loads += [value or "" for name, value in attrs if name in ("src", "href", "srcset", "action")]
+        if tag == "img":
+            self.alts.append(values.get("alt") or "")
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_page_is_whole_and_loads_nothing(run: Run) -> None:
+    text = render(run)
+    page = Page(text)
+    assert page.open == []
+    assert len(page.loads) == 13
+    assert all(value.startswith("data:image/jpeg;base64,") for value in page.loads)
+    assert all(page.alts)
+    assert not re.search(r"https?://|url\(|@import|<script", text)
+    assert "${" not in text
+
+
+def test_page_has_the_numbers(run: Run) -> None:
+    text = " ".join(render(run).split())
+    for words in ("90 of 100 matches agree", "63 of 70 matches agree", "54 of 60 matches agree"):
+        assert words in text
+    assert "1,500 sift features" in text
+    assert "of 3.1 MB (the raw features would take 640 kB)" in text
+    assert "a subspace: 640 numbers" in text
+    assert "70% of raw" in text
+    assert "45 of 450 candidates agree" in text
+    assert "12 <span>(18,000 for the image)</span>" in text  # no epsilon without that of the image
+    assert "ε = 10 (15,000 for the image)" in text
+    assert "takes 37 kB" in text
+    assert "looks it up</span></th><td>100</td><td>62%</td><td>41%</td><td>7%</td>" in text
+
+
+def test_page_is_honest(run: Run) -> None:
+    text = render(run)
+    for words in ("No proof", "Positions are public", "Database attack", "Clustering", "whole numbers"):
+        assert words in text
+    assert "One pair in 16 fails" in text
+    assert "did not happen" in text
+
+
+def test_values_are_escaped(run: Run) -> None:
+    text = render(run)
+    assert "&lt;b&gt;" in text
+    assert "<b>0123" not in text
+    assert "The attack data&lt;base found 7% of the features exactly." in text
+
+
+def test_no_raw_match_at_all(run: Run) -> None:
+    none = Run(**{**vars(run), "raw": Count(0, 0)})
+    assert "–" in render(none)
+
+
+def test_what_the_attacker_sees(run: Run) -> None:
+    text = render(run)
+    assert "<b>Photograph:</b> stays on the device.</figcaption>" in text
+    assert "<b>Attack data&lt;base:</b> from what it took for the features. SSIM 0.62.</figcaption>" in text
+    assert [attack for attack, _ in run.scored_views] == ["data<base", "unconceal"]
+    assert run.scored_views[0][1] == Reconstruction(0.1, 0.625, 12)
+    unseen = replace(run.concealed, view="too <narrow")
+    without = Run(**{**vars(run), "views": "too <narrow", "concealed": unseen})
+    page = render(without)
+    assert page.count("was not painted: too &lt;narrow.") == 2 and len(Page(page).loads) == 10
+    assert without.scored_views == []
+
+
+def test_what_undoing_the_concealer_gives(run: Run) -> None:
+    text = " ".join(render(run).split())
+    assert "85 of 95 matches agree, 94% of raw." in text
+    assert "found 88% of the features exactly, and 92% to within 0.3." in text
+    assert "<b>Attack unconceal:</b> from what it took for the features. SSIM 0.50.</figcaption>" in text
+
+
+def test_of_attacks_that_are_as_strong_the_headline_is_of_the_one_tried_most() -> None:
+    few = LeakRow("few", "", Leakage(100, 0, 0, 1.0, 1.0, 1.0, 1, 1))
+    all_of_them = LeakRow("all", "", Leakage(1200, 0, 0, 0.999, 0.999, 0.998, 1, 1))
+    weak = LeakRow("weak", "", Leakage(1200, 0, 0, 0.9, 1.0, 0.9, 1, 1))
+    for rows in permutations([few, all_of_them, weak]):
+        assert _leak_headline(rows) == "The attack all found 100% of the features exactly."
+
+
+def test_faces_pass_where_they_are_nearer_than_every_stranger(run: Run) -> None:
+    text = render(run)
+    assert "as &lt;it&gt; is" in text
+    assert "raw 0.50, passes<br>private 0.92, <b>refused</b>" in text
+    assert "<tr><th scope='row'>hybrid+</th><td>11</td><td>99</td><td>–</td></tr>" in text
+    assert "right in 50" in text
