@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from featveil.attacks.ranking import distinguish
+from featveil.attacks.discriminator_parts.ranking import distinguish
 from featveil.audit.victims import own_database, read_victims
 from featveil.core.arrays import Float32
 from featveil.databases import builtin

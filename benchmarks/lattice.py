@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_limits
 
 from featveil.attacks import Knowledge, attack
 from featveil.attacks.lattice import Lattice
-from featveil.attacks.precision import HALF, SINGLE
+from featveil.attacks.lattice_parts.precision import HALF, SINGLE
 from featveil.core import Features, PrivateFeatures, Subspaces
 from featveil.datasets.board import views
 from featveil.defenses import STRATEGIES, Lifting, privatize

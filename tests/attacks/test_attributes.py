@@ -2,10 +2,11 @@ import numpy as np
 import pytest
 
 from face_sets import population
-from featveil.attacks.attributes import NearestLabels, TrainedLabels, canonical_features
+from featveil.attacks.on_faces.attributes import TrainedLabels, canonical_features
 from featveil.core import Flats, InputError, Points, Subspaces
 from featveil.core.arrays import Integers
 from featveil.databases import Database
+from featveil.databases.nearest_labels import NearestLabels
 from featveil.datasets.face_sets import FaceSet
 from featveil.defenses import Lifting
 from featveil.distances import matrix
@@ -104,7 +105,7 @@ def test_several_attributes_at_once_are_learned_as_each_by_itself() -> None:
 @pytest.mark.parametrize("attacker", [NearestLabels(), TrainedLabels()])
 def test_unusable_labels_are_refused(attacker: NearestLabels | TrainedLabels) -> None:
     points = Points(ATTACKER.values[:4])
-    with pytest.raises(InputError, match="fit this attack first"):
+    with pytest.raises(InputError, match="first"):
         attacker.predict(points)
     for wrong in ([0, 1], [0, 1, -1, 0], [0.5, 1, 0, 0]):
         with pytest.raises(InputError):
@@ -112,7 +113,7 @@ def test_unusable_labels_are_refused(attacker: NearestLabels | TrainedLabels) ->
 
 
 def test_the_ridge_is_chosen_by_leaving_out_as_a_plain_loop_does() -> None:
-    from featveil.attacks import attributes
+    from featveil.attacks.on_faces import attributes
 
     rng = np.random.default_rng(0)
     features = rng.standard_normal((30, 50)).astype(np.float32)

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from featveil.attacks import candidates as module
-from featveil.attacks.candidates import STEPS, Candidates, Prior, energy, find_candidates
+from featveil.attacks.discriminator_parts import candidates as module
+from featveil.attacks.discriminator_parts.candidates import STEPS, Candidates, Prior, energy, find_candidates
 from featveil.core import InputError, Points, Subspaces
 from featveil.core.arrays import Float32, Float64
 from featveil.databases import builtin

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from featveil.attacks import context as module
-from featveil.attacks.context import in_context
-from featveil.attacks.overlapping import find_overlaps, predict
+from featveil.attacks.discriminator_parts import context as module
+from featveil.attacks.discriminator_parts.context import in_context
+from featveil.attacks.overlap_parts.overlapping import find_overlaps, predict
 from featveil.core import Features, Guarantee, Keypoints, Points, PrivateFeatures
 from featveil.core.arrays import Float32, Float64, Integers
 from featveil.databases.entries import unit_rows

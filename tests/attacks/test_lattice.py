@@ -10,9 +10,9 @@ import pytest
 from numpy.typing import NDArray
 
 from featveil.attacks import Guess, Knowledge, attack
-from featveil.attacks.integers import Span, integer_vectors, small_combinations
 from featveil.attacks.lattice import Lattice
-from featveil.attacks.precision import HALF, SINGLE
+from featveil.attacks.lattice_parts.integers import Span, integer_vectors, small_combinations
+from featveil.attacks.lattice_parts.precision import HALF, SINGLE
 from featveil.attacks.subspaces import project
 from featveil.core import Features, InputError, MissingExtraError, Points, PrivateFeatures, Subspaces
 from featveil.databases import Database, builtin

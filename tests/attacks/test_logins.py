@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from face_sets import population
-from featveil.attacks.logins import Population, meeting_point, varying_part
+from featveil.attacks.on_faces.logins import Population, meeting_point, varying_part
 from featveil.core import InputError, Points, Randomness, Subspaces
 from featveil.core.arrays import Float64
 from featveil.core.keyed import KeyedRandomness

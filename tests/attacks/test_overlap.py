@@ -7,8 +7,8 @@ import pytest
 
 from featveil.attacks import Knowledge, attack
 from featveil.attacks.overlap import Overlap
+from featveil.attacks.overlap_parts.twins import find_twins
 from featveil.attacks.subspaces import central, subspaces_of
-from featveil.attacks.twins import find_twins
 from featveil.core import InputError, Keypoints, Points, PrivateFeatures
 from featveil.metrics import align, guess_distances
 from victims import lifted, picture, strangers

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from featveil.attacks.overlapping import Overlaps, find_overlaps, map_cells, predict, turn_bins
+from featveil.attacks.overlap_parts.overlapping import Overlaps, find_overlaps, map_cells, predict, turn_bins
 from featveil.core import InputError, Keypoints
 from featveil.core.arrays import Float32
 from victims import picture

@@ -7,9 +7,9 @@ import pytest
 
 from executions import executions
 from featveil.attacks import Knowledge, attack
-from featveil.attacks.likelihoods import Source
 from featveil.attacks.posterior import Posterior, posterior_bound, subset_optimum
-from featveil.attacks.words import likeliest, source_of
+from featveil.attacks.posterior_parts.likelihoods import Source
+from featveil.attacks.posterior_parts.source_words import likeliest, source_of
 from featveil.core import Guarantee, InputError, Keypoints, Points, PrivateFeatures, WordSets
 from featveil.core.arrays import Float64, Integers
 from featveil.databases import Database, builtin, nearest_words

@@ -2,7 +2,7 @@
 
 import pytest
 
-from featveil.attacks.precision import HALF, SINGLE, check_precision, search
+from featveil.attacks.lattice_parts.precision import HALF, SINGLE, check_precision, search
 from featveil.core import InputError
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from featveil.attacks.ranking import Ranker, Statistics, distinguish, probabilities
+from featveil.attacks.discriminator_parts.ranking import Ranker, Statistics, distinguish, probabilities
 from featveil.core import InputError
 from featveil.core.arrays import Float32, Float64
 from featveil.databases import builtin

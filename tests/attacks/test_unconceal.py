@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from featveil.attacks import ATTACKS, Chance, Guess, Knowledge, Posterior, Read, Relift, Unconceal, attack, needs_of
-from featveil.attacks.inverse import Inverse
 from featveil.attacks.unconceal import in_two_steps
+from featveil.attacks.unconceal_parts.inverse import Inverse
 from featveil.core import ConcealingNetwork, InputError, Points, PrivateFeatures, Subspaces
 from featveil.core.arrays import Float64
 from featveil.databases import Database, builtin, conceal_database

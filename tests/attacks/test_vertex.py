@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from featveil.attacks import Knowledge, attack
-from featveil.attacks.precision import HALF, SINGLE
+from featveil.attacks.lattice_parts.precision import HALF, SINGLE
 from featveil.attacks.subspaces import central
 from featveil.attacks.vertex import Polytope, Vertex, _Best, _step
 from featveil.core import Features, InputError, Points, PrivateFeatures, Subspaces

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from featveil.attacks.ranking import distinguish
+from featveil.attacks.discriminator_parts.ranking import distinguish
 from featveil.core import Randomness
 from featveil.core.arrays import Float32, Float64, Integers
 from featveil.databases.entries import unit_rows

@@ -17,12 +17,12 @@ from featveil.attacks.nearest import NearestNeighbour
 from featveil.attacks.oracle import Oracle
 from featveil.attacks.overlap import Overlap
 from featveil.attacks.posterior import Posterior
+from featveil.attacks.posterior_overlap import WordOverlap
 from featveil.attacks.read import Read
 from featveil.attacks.relift import Relift
 from featveil.attacks.unconceal import Unconceal, in_two_steps, network_of
 from featveil.attacks.unmix import Unmix
 from featveil.attacks.vertex import Vertex
-from featveil.attacks.word_overlap import WordOverlap
 from featveil.core import Descriptors, InputError, PrivateFeatures, base_kind
 
 __all__ = [

@@ -14,11 +14,11 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from featveil.attacks.candidates import Candidates, Prior, energy, find_candidates
-from featveil.attacks.context import in_context
 from featveil.attacks.database import confounders_of
+from featveil.attacks.discriminator_parts.candidates import Candidates, Prior, energy, find_candidates
+from featveil.attacks.discriminator_parts.context import in_context
+from featveil.attacks.discriminator_parts.ranking import Ranker, Statistics
 from featveil.attacks.knowledge import Guess, Knowledge, check_count
-from featveil.attacks.ranking import Ranker, Statistics
 from featveil.attacks.subspaces import INSIDE, database_of, subspaces_of
 from featveil.core import InputError, Points, PrivateFeatures, Subspaces
 from featveil.core.arrays import Float32, Float64

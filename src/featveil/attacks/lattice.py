@@ -14,9 +14,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from featveil.attacks.integers import Span, integer_vectors, require_flint, shortened, small_combinations
 from featveil.attacks.knowledge import Guess, Knowledge
-from featveil.attacks.precision import check_precision, search
+from featveil.attacks.lattice_parts.integers import Span, integer_vectors, require_flint, shortened, small_combinations
+from featveil.attacks.lattice_parts.precision import check_precision, search
 from featveil.attacks.subspaces import central, subspaces_of
 from featveil.core import InputError, Points, PrivateFeatures, Subspaces
 from featveil.core.arrays import Float64, Integers

@@ -14,10 +14,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from featveil.attacks.agreement import Agreement
 from featveil.attacks.knowledge import Guess, Knowledge, check_count
-from featveil.attacks.overlapping import find_overlaps
-from featveil.attacks.placing import USUAL_SCALE, Placing
+from featveil.attacks.overlap_parts.agreement import Agreement
+from featveil.attacks.overlap_parts.overlapping import find_overlaps
+from featveil.attacks.overlap_parts.placing import USUAL_SCALE, Placing
 from featveil.attacks.subspaces import central, subspaces_of
 from featveil.core import InputError, PrivateFeatures, Subspaces
 

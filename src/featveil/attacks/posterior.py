@@ -16,8 +16,8 @@ from typing import ClassVar
 import numpy as np
 
 from featveil.attacks.knowledge import Guess, Knowledge
-from featveil.attacks.likelihoods import led_share
-from featveil.attacks.words import likeliest, source_of
+from featveil.attacks.posterior_parts.likelihoods import led_share
+from featveil.attacks.posterior_parts.source_words import likeliest, source_of
 from featveil.core import InputError, PrivateFeatures, WordSets
 from featveil.core.arrays import Float64
 from featveil.core.features import sent_by

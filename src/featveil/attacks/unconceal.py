@@ -14,10 +14,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from featveil.attacks.inverse import Inverse, learned_inverse
 from featveil.attacks.knowledge import Attack, Guess, Knowledge, check_count
 from featveil.attacks.subspaces import database_of, project
-from featveil.attacks.through import seek
+from featveil.attacks.unconceal_parts.inverse import Inverse, learned_inverse
+from featveil.attacks.unconceal_parts.through import seek
 from featveil.core import ConcealingNetwork, Features, InputError, Points, PrivateFeatures, Subspaces, is_concealed
 from featveil.core.arrays import Float32
 from featveil.databases import ConcealedDatabase, conceal_database

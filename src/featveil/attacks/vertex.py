@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 
 from featveil.attacks.knowledge import Guess, Knowledge, check_count
-from featveil.attacks.precision import check_precision, search
+from featveil.attacks.lattice_parts.precision import check_precision, search
 from featveil.attacks.subspaces import central, subspaces_of
 from featveil.core import PrivateFeatures, Subspaces
 from featveil.core.arrays import Float64, Integers

@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from featveil.attacks import Knowledge, Unmix, attack
-from featveil.attacks.attributes import NearestLabels, TrainedLabels
+from featveil.attacks.on_faces.attributes import TrainedLabels
 from featveil.core import Features, Guarantee, Points, PrivateFeatures, SecureRandomness, Subspaces
 from featveil.core.arrays import Float32, Integers
 from featveil.databases import Database
+from featveil.databases.nearest_labels import NearestLabels
 from featveil.datasets.face_sets import FaceSet, load_faces
 from featveil.defenses import Lifting, privatize
 from featveil.distances import matrix

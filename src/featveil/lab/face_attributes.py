@@ -16,13 +16,14 @@ from pathlib import Path
 import numpy as np
 
 from featveil.attacks import Knowledge, Unmix, attack
-from featveil.attacks.attributes import NearestLabels, TrainedLabels
+from featveil.attacks.on_faces.attributes import TrainedLabels
 from featveil.core import Flats, Guarantee, InputError, Points, PrivateFeatures
 from featveil.core.arrays import Integers
 from featveil.core.records import Parameter, Record
 from featveil.core.resuming import Key, Plan, Report, resume, versions
 from featveil.core.seeding import check_seed, generator
 from featveil.databases import Database
+from featveil.databases.nearest_labels import NearestLabels
 from featveil.datasets.face_sets import FaceSet
 from featveil.pipelines.face_schemes import (
     HARDENED,

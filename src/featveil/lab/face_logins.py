@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from featveil.attacks.logins import Population, meeting_point, varying_part
+from featveil.attacks.on_faces.logins import Population, meeting_point, varying_part
 from featveil.core import InputError, Points, Subspaces
 from featveil.core.arrays import Float32, Float64, Integers
 from featveil.core.keyed import SECRET_BYTES, KeyedRandomness

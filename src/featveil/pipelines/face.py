@@ -8,7 +8,6 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from featveil.attacks.attributes import NearestLabels
 from featveil.core import (
     Defense,
     Descriptors,
@@ -24,6 +23,7 @@ from featveil.core.arrays import Float64, Integers
 from featveil.core.descriptors import as_flats
 from featveil.core.resuming import Report
 from featveil.databases import Database, load_database
+from featveil.databases.nearest_labels import NearestLabels
 from featveil.datasets.face_pairs import FacePairs
 from featveil.datasets.face_sets import FaceSet, load_faces
 from featveil.datasets.insightface import load_bin

@@ -8,11 +8,11 @@ import numpy as np
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
-from featveil.attacks.attributes import NearestLabels
 from featveil.core import Flats, InputError, Points, Randomness, Subspaces
 from featveil.core.arrays import Float32, Integers
 from featveil.core.records import Parameter
 from featveil.databases import Database
+from featveil.databases.nearest_labels import NearestLabels
 from featveil.datasets.face_sets import FaceSet
 from featveil.defenses import STRATEGIES, Hardened, Lifting
 from featveil.distances import nearest

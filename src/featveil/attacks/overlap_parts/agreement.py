@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from featveil.attacks.overlapping import BINS, Overlaps, predict
+from featveil.attacks.overlap_parts.overlapping import BINS, Overlaps, predict
 from featveil.core import Subspaces
 from featveil.core.arrays import Float32, Float64
 

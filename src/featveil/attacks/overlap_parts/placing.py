@@ -10,10 +10,10 @@ import numpy as np
 from scipy.spatial import cKDTree
 from scipy.special import logsumexp
 
-from featveil.attacks.agreement import Agreement
-from featveil.attacks.evidence import Evidence
-from featveil.attacks.overlapping import find_overlaps
-from featveil.attacks.twins import Twins, find_twins
+from featveil.attacks.overlap_parts.agreement import Agreement
+from featveil.attacks.overlap_parts.evidence import Evidence
+from featveil.attacks.overlap_parts.overlapping import find_overlaps
+from featveil.attacks.overlap_parts.twins import Twins, find_twins
 from featveil.core import Keypoints, Subspaces
 from featveil.core.arrays import Float32, Float64, Integers
 

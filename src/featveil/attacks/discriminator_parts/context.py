@@ -11,8 +11,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from featveil.attacks.overlapping import BINS, CELLS, Overlaps, find_overlaps, predict
-from featveil.attacks.ranking import probabilities
+from featveil.attacks.discriminator_parts.ranking import probabilities
+from featveil.attacks.overlap_parts.overlapping import BINS, CELLS, Overlaps, find_overlaps, predict
 from featveil.core import Keypoints, PrivateFeatures
 from featveil.core.arrays import Float32, Float64, Integers
 from featveil.databases.entries import QUANTIZED_KINDS

@@ -8,7 +8,7 @@ hidden descriptor lies in this subspace.
 
 import numpy as np
 
-from featveil.attacks.overlapping import BINS, CELLS, carry, map_cells, turn_bins
+from featveil.attacks.overlap_parts.overlapping import BINS, CELLS, carry, map_cells, turn_bins
 from featveil.core import Subspaces
 from featveil.core.arrays import Float32, Float64, Integers
 from featveil.databases import builtin

@@ -12,8 +12,8 @@ from typing import Self
 
 import numpy as np
 
-from featveil.attacks.candidates import precision_of
-from featveil.attacks.refining import Expected, refine
+from featveil.attacks.discriminator_parts.candidates import precision_of
+from featveil.attacks.unconceal_parts.refining import Expected, refine
 from featveil.core import ConcealingNetwork, Points
 from featveil.core.arrays import Float32, Float64, Floats
 from featveil.databases import Database

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from featveil.attacks.candidates import precision_of
+from featveil.attacks.discriminator_parts.candidates import precision_of
 from featveil.core import InputError
 from featveil.core.arrays import Float64, Floats, Integers
 from featveil.databases.entries import QUANTIZED_KINDS

@@ -1,7 +1,7 @@
 """Attribute attacks: what a private descriptor still says about the person, such as gender or race.
 
-`NearestLabels` is the attack of Dusmanu et al. 2021 (section 4.3): the K nearest descriptors that the attacker has
-labels for, by point-to-subspace distance, vote. `TrainedLabels` is ours: the attacker lifts its own labelled
+That of Dusmanu et al. 2021 (section 4.3) is `databases.nearest_labels`: the K nearest descriptors that the attacker
+has labels for, by point-to-subspace distance, vote. `TrainedLabels` is ours: the attacker lifts its own labelled
 descriptors by the same defense and learns from those, so that whatever a defense does to labels is learned as well.
 Knows:      labelled descriptors of other people; `TrainedLabels` also the defense.
 Breaks:     lifting: nearest neighbours of a subspace include those of the hidden descriptor.
@@ -14,38 +14,12 @@ from typing import Self
 import numpy as np
 
 from featveil.core import Flats, InputError, Points
-from featveil.core.arrays import Float32, Float64, Integers, integers
-from featveil.distances import nearest
+from featveil.core.arrays import Float32, Float64, Integers
+from featveil.databases.nearest_labels import checked_labels
 from featveil.distances.orthonormal import orthonormalise
 
 _CHUNK = 512
 _RIDGES = tuple(10.0**power for power in range(-4, 4))  # times the mean squared length of a feature vector
-
-
-@dataclass(frozen=True, eq=False)
-class NearestLabels:
-    """The label that most of the `k` nearest of the known descriptors have; of equal votes the nearer one counts."""
-
-    k: int = 10
-    known: Points | None = field(default=None, repr=False)
-    labels: Integers | None = field(default=None, repr=False)
-
-    def fit(self, known: Points, labels: object) -> Self:
-        """With the attacker's descriptors and a label (n,) for each, 0 or more."""
-        return type(self)(self.k, known, _checked(labels, len(known)))
-
-    def predict(self, seen: Flats) -> Integers:
-        """A label (n,) for each of `seen`, points or subspaces."""
-        if self.known is None or self.labels is None:
-            raise InputError("fit this attack first")
-        found = nearest(seen, self.known, min(self.k, len(self.known))).indices
-        votes = self.labels[found]
-        counts = np.zeros((len(votes), int(self.labels.max()) + 1))
-        # All that is added to a vote is less than one of them, so that only equal counts are decided by it, and what
-        # is added to the nearest is more than what all others are given together.
-        weights = 1 + 0.25 * 0.5 ** np.arange(votes.shape[1])
-        np.add.at(counts, (np.arange(len(votes))[:, None], votes), weights)
-        return np.asarray(counts.argmax(axis=1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,12 +32,14 @@ class TrainedLabels:
 
     def fit(self, known: Flats, labels: object) -> Self:
         """With descriptors that the attacker hid by the same defense, and a label (n,) for each, 0 or more."""
-        return type(self)(*_fitted(canonical_features(known), [_checked(labels, len(known))])[0])
+        return type(self)(*_fitted(canonical_features(known), [checked_labels(labels, len(known))])[0])
 
     def fit_many(self, known: Flats, labels: list[Integers]) -> list[Self]:
         """The same for several attributes at once, which costs little more than one."""
         features = canonical_features(known)
-        return [type(self)(*fitted) for fitted in _fitted(features, [_checked(one, len(known)) for one in labels])]
+        return [
+            type(self)(*fitted) for fitted in _fitted(features, [checked_labels(one, len(known)) for one in labels])
+        ]
 
     def predict(self, seen: Flats) -> Integers:
         """A label (n,) for each of `seen`, hidden by the same defense."""
@@ -129,10 +105,3 @@ def _fitted(features: Float32, many: list[Integers]) -> list[tuple[Float64, Floa
                 best, chosen = right, solved
         made.append((centred.T @ chosen, middle, usual))
     return made
-
-
-def _checked(labels: object, n: int) -> Integers:
-    values: Integers = integers("attribute labels", labels, (n,))
-    if n == 0 or values.min() < 0:
-        raise InputError("an attribute attack needs labelled descriptors, with labels of 0 or more")
-    return values

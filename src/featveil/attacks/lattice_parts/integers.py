@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import qr
 
-from featveil.attacks.precision import SINGLE
+from featveil.attacks.lattice_parts.precision import SINGLE
 from featveil.core import MissingExtraError
 from featveil.core.arrays import Float64, Integers
 

@@ -16,11 +16,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from featveil.attacks.beliefs import propagate
 from featveil.attacks.knowledge import Guess, Knowledge
-from featveil.attacks.overlapping import BINS, CELLS, Overlaps, find_overlaps, predict
+from featveil.attacks.overlap_parts.overlapping import BINS, CELLS, Overlaps, find_overlaps, predict
 from featveil.attacks.posterior import check_smoothing
-from featveil.attacks.words import likeliest, source_of
+from featveil.attacks.posterior_parts.beliefs import propagate
+from featveil.attacks.posterior_parts.source_words import likeliest, source_of
 from featveil.core import InputError, Keypoints, Points, PrivateFeatures, WordSets
 from featveil.core.arrays import Float32, Float64, Floats, Integers
 from featveil.databases.entries import unit_rows

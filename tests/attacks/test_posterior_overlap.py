@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from featveil.attacks import Guess, Knowledge, attack
-from featveil.attacks.beliefs import propagate
-from featveil.attacks.overlapping import find_overlaps
+from featveil.attacks.overlap_parts.overlapping import find_overlaps
 from featveil.attacks.posterior import Posterior
-from featveil.attacks.word_overlap import WordOverlap, _as_sift, _fit, _from_sift
+from featveil.attacks.posterior_overlap import WordOverlap, _as_sift, _fit, _from_sift
+from featveil.attacks.posterior_parts.beliefs import propagate
 from featveil.core import Guarantee, InputError, Keypoints, PrivateFeatures, WordSets
 from featveil.core.arrays import Float64, Integers
 from featveil.databases import Database, builtin, nearest_words

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from featveil.attacks.agreement import Agreement
-from featveil.attacks.overlapping import Overlaps, map_cells, turn_bins
+from featveil.attacks.overlap_parts.agreement import Agreement
+from featveil.attacks.overlap_parts.overlapping import Overlaps, map_cells, turn_bins
 from featveil.core import Subspaces
 from featveil.core.arrays import Float32, Float64, Integers
 

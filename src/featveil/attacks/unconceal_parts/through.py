@@ -8,10 +8,10 @@ back makes of random points of the subspace; the lowest energy wins, unless it i
 import numpy as np
 from numpy.typing import NDArray
 
-from featveil.attacks.candidates import PULL, Prior, anywhere_in, energy
-from featveil.attacks.inverse import Way, plausible
-from featveil.attacks.refining import Expected, refine
+from featveil.attacks.discriminator_parts.candidates import PULL, Prior, anywhere_in, energy
 from featveil.attacks.subspaces import INSIDE
+from featveil.attacks.unconceal_parts.inverse import Way, plausible
+from featveil.attacks.unconceal_parts.refining import Expected, refine
 from featveil.core import ConcealingNetwork, Points, Subspaces
 from featveil.core.arrays import Float32, Float64
 from featveil.databases import ConcealedDatabase

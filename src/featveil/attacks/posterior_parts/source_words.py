@@ -11,7 +11,7 @@ from functools import lru_cache
 import numpy as np
 
 from featveil.attacks.knowledge import Knowledge
-from featveil.attacks.likelihoods import Release, Source, sum_over_samples
+from featveil.attacks.posterior_parts.likelihoods import Release, Source, sum_over_samples
 from featveil.core import InputError, Points, PrivateFeatures
 from featveil.core.arrays import Float64, Integers
 from featveil.databases import Database, nearest_words
