@@ -20,7 +20,7 @@ TABLES = ("CREATE TABLE words (id INTEGER PRIMARY KEY, word TEXT NOT NULL UNIQUE
 PREAMBLE = """
 import os, signal, sys
 from pathlib import Path
-from featveil.core import sqlite_files as module
+from featveil.stores import sqlite as module
 tables = ("CREATE TABLE words (id INTEGER PRIMARY KEY, word TEXT NOT NULL UNIQUE)",)
 file = module.SqliteFile(Path(sys.argv[1]), "word list", 0x66767771, 3, tables, "make it", "restore it", 60)
 """

@@ -643,7 +643,7 @@ store.enroll(people())
     def test_a_writer_that_is_killed_within_a_part(self, store: TemplateStore, path: Path) -> None:
         before = content(store)
         code = """
-from featveil.core import sqlite_files
+from featveil.stores import sqlite as sqlite_files
 sqlite_files._PRAGMAS += ("PRAGMA cache_size = 2",)  # so that pages are written before the commit
 store.enroll([("cid", template(0))])
 digest, calls = module.digest_of, 0
