@@ -12,8 +12,7 @@ import pytest
 from audits import audit
 from featveil.audit.frontier import LOOKS, draw_frontier, frontier_points, look, number_schemes, staircase
 from featveil.audit.frontier_svg import frontier_svg, marker_svg
-from featveil.audit.rows import AuditRow, Spread
-from featveil.audit.summary import summarize_audit
+from featveil.audit.rows import AuditRow, Spread, summarize_audit
 from featveil.core import InputError, MissingExtraError
 from featveil.plotting.labels import Box, Labeller
 

@@ -10,9 +10,8 @@ import pytest
 
 from audits import audit, leakage_record, skipped_record, spec, utility_record
 from featveil.audit.page import audit_page
-from featveil.audit.rows import Spread
+from featveil.audit.rows import Spread, summarize_audit
 from featveil.audit.sentences import bottom_line, describe_attack, describe_promise, describe_scheme, percent
-from featveil.audit.summary import summarize_audit
 from featveil.core import InputError
 from featveil.core.records import Parameter
 

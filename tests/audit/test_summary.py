@@ -7,8 +7,7 @@ import pytest
 
 from audits import audit, leakage_record, skipped_record, spec, utility_record
 from featveil.audit.audit_tables import audit_cells, audit_markdown
-from featveil.audit.rows import AuditRow
-from featveil.audit.summary import summarize_audit
+from featveil.audit.rows import AuditRow, summarize_audit
 from featveil.core import InputError
 from featveil.core.records import Record
 

@@ -9,15 +9,13 @@ import pytest
 
 from featveil.attacks import ATTACKS, Chance, Knowledge, Posterior, Relift
 from featveil.audit.audit_tables import audit_markdown
-from featveil.audit.chosen_schemes import default_schemes, grid, with_identity
 from featveil.audit.file import read_audit_file
-from featveil.audit.measuring import Measuring
+from featveil.audit.measuring import Audit, Measuring
 from featveil.audit.page import audit_page
 from featveil.audit.releases import Releases, Scheme, Victim, concealed_schemes
-from featveil.audit.request import Request, Settings
+from featveil.audit.request import Request, Settings, default_schemes, grid, with_identity
 from featveil.audit.roles import prepare
-from featveil.audit.run import Audit
-from featveil.audit.summary import summarize_audit
+from featveil.audit.rows import summarize_audit
 from featveil.audit.trials import Trial, make_trials
 from featveil.core import InputError, Points, Subspaces, WordSets
 from featveil.core.records import Record
@@ -232,8 +230,8 @@ def test_what_an_audit_file_cannot_say(tmp_path: Path, text: str, message: str) 
 
 
 def test_default_audits_have_concealers_once_a_network_comes_with_featveil(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("featveil.audit.chosen_schemes.has_builtin_concealer", lambda kind: kind == "sift")
-    monkeypatch.setattr("featveil.audit.chosen_schemes.builtin_concealer", lambda kind: NETWORK)
+    monkeypatch.setattr("featveil.audit.request.has_builtin_concealer", lambda kind: kind == "sift")
+    monkeypatch.setattr("featveil.audit.request.builtin_concealer", lambda kind: NETWORK)
     monkeypatch.setattr("featveil.defenses.concealer.builtin_concealer", lambda kind: NETWORK)
     names = [scheme.name for scheme in default_schemes("sift")]
     assert names[-3:] == ["concealer-1", "concealer-1-sub-hybrid-4", "concealer-1-subset-8-4"]

@@ -4,9 +4,8 @@ import html
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from featveil.audit.rows import AuditRow, Spread, TrialRow
+from featveil.audit.rows import AuditRow, Spread, TrialRow, summarize_audit
 from featveil.audit.sentences import percent
-from featveil.audit.summary import summarize_audit
 from featveil.core.records import Record
 from featveil.metrics import CLOSE, NEAR
 

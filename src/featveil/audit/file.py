@@ -20,9 +20,18 @@ from types import NoneType, UnionType
 from typing import Any, TypeVar, get_args, get_type_hints
 
 from featveil.attacks import ATTACKS
-from featveil.audit.chosen_schemes import default_schemes, grid, with_identity
 from featveil.audit.releases import Scheme
-from featveil.audit.request import IMAGES, Attacker, Request, Settings, Source, check_different
+from featveil.audit.request import (
+    IMAGES,
+    Attacker,
+    Request,
+    Settings,
+    Source,
+    check_different,
+    default_schemes,
+    grid,
+    with_identity,
+)
 from featveil.core import ConcealingNetwork, InputError
 from featveil.databases import Database, load_database
 from featveil.defenses import DEFENSES, load_network

@@ -13,9 +13,8 @@ from featveil.audit.cards import Examples, collect_examples, scheme_card
 from featveil.audit.frontier import PANELS, frontier_points, number_schemes
 from featveil.audit.frontier_svg import frontier_svg, marker_svg
 from featveil.audit.paintings import AuditPictures
-from featveil.audit.rows import AuditRow
+from featveil.audit.rows import AuditRow, natural, summarize_audit
 from featveil.audit.sentences import bottom_line
-from featveil.audit.summary import natural, summarize_audit
 from featveil.core.records import Record
 from featveil.metrics import CLOSE, NEAR
 

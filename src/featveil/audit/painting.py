@@ -19,12 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from featveil.attacks import Chance, Read
-from featveil.audit.measuring import Measuring, Subject, Unit, one_thread
-from featveil.audit.names import PHOTOGRAPH, PICTURES_TASK, SKIPPED, UNSCORED
+from featveil.audit.measuring import Audit, Measuring, Subject, Unit, measure_units, one_thread
 from featveil.audit.releases import Scheme, Victim
-from featveil.audit.run import Audit
+from featveil.audit.rows import PHOTOGRAPH, PICTURES_TASK, SKIPPED, UNSCORED
 from featveil.audit.trials import Trial
-from featveil.audit.workers import measure_units
 from featveil.core import FeatveilError, InputError, MissingExtraError
 from featveil.core.files import make_folder, replacing
 from featveil.core.records import Parameter, Record

@@ -9,8 +9,7 @@ import cv2
 import numpy as np
 
 from featveil.audit.frontier_svg import marker_svg
-from featveil.audit.names import PHOTOGRAPH, PICTURES_TASK, SKIPPED, UNSCORED
-from featveil.audit.rows import AuditRow
+from featveil.audit.rows import PHOTOGRAPH, PICTURES_TASK, SKIPPED, UNSCORED, AuditRow
 from featveil.core import InputError
 from featveil.core.records import Record
 from featveil.metrics.reconstruction import METRIC, Reconstruction
