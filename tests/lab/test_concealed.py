@@ -212,14 +212,14 @@ def test_an_audit_file_names_network_and_what_follows(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("then = 'lifting'", "scheme 1: then must be a table, such as"),
-        ("then = { dimension = 4 }", "scheme 1, then: name is missing"),
-        ("then = { name = 'mask' }", "scheme 1, then: unknown defense 'mask'"),
-        ("then = { name = 'lifting', epsilon = 1 }", "scheme 1, then: unknown key 'epsilon'"),
-        ("then = { name = 'subset' }", "scheme 1, then: subset needs epsilon"),
-        ("then = { name = 'naive', epsilon = 1 }", "scheme 1: after a concealer come lifting, subset or metric"),
+        ("then = 'lifting'", "scheme 1: after a concealer come lifting, subset or metric"),
+        ("then = { dimension = 4 }", "scheme 1: then has the name of one of lifting, subset, metric"),
+        ("then = { name = 'mask' }", "scheme 1: then has the name of .*'mask'"),
+        ("then = { name = 'lifting', epsilon = 1 }", "scheme 1: unknown key 'epsilon'"),
+        ("then = { name = 'subset' }", "scheme 1: subset needs epsilon"),
+        ("then = { name = 'naive', epsilon = 1 }", "scheme 1: then has the name of one of lifting, subset, metric"),
         ("then = []", "scheme 1: then is an empty list"),
-        ("network = 3", "scheme 1: network must be a file name, got 3"),
+        ("network = 3", "scheme 1: network must be"),
         ("network = 'no.safetensors'", "scheme 1: there is no network file"),
     ],
 )

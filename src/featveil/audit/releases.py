@@ -15,6 +15,7 @@ import numpy as np
 
 from featveil.attacks import Knowledge
 from featveil.attacks.posterior import posterior_bound
+from featveil.audit.rows import FAMILIES
 from featveil.audit.trials import Trial
 from featveil.core import (
     ConcealingNetwork,
@@ -87,8 +88,8 @@ class Scheme:
     @property
     def codebook(self) -> Database | None:
         """Of the words it sends, if it sends any."""
-        mechanism = last_step(self.defense)
-        return mechanism.codebook if isinstance(mechanism, Subset | Metric) else None
+        codebook = getattr(last_step(self.defense), "codebook", None)
+        return codebook if isinstance(codebook, Database) else None
 
     @property
     def private_pool(self) -> bool:
@@ -121,7 +122,14 @@ class Scheme:
         spec = self.defense.spec()
         stated: dict[str, Parameter] = {"defense": spec["name"]}
         stated |= {name: spec[name] for name in _SPEC if name in spec}
+        stated |= {f"{spec['name']}.{name}": value for name, value in self.own_parameters().items()}
         return stated | {name: str(spec[name])[:16] for name in _DIGESTS if spec.get(name)}
+
+    def own_parameters(self) -> dict[str, Parameter]:
+        """Of a defense of another package: what its spec says beside what defenses of this one say too."""
+        spec = self.defense.spec()
+        known = ("name", *_SPEC, *_DIGESTS)
+        return {} if spec["name"] in FAMILIES else {name: spec[name] for name in spec if name not in known}
 
     def bound(self) -> dict[str, Parameter]:
         """How often any attack can name the right word of the subset mechanism, were all equally common."""

@@ -1,20 +1,22 @@
 """What an audit is asked for, before any photograph is read, and the usual schemes; file.py has the same as a file."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-from featveil.attacks import ATTACKS, Attack
+from featveil.attacks import Attack
 from featveil.audit.releases import Scheme
 from featveil.core import Defense, InputError
+from featveil.core.options import parameters_of
 from featveil.core.records import Parameter
 from featveil.core.seeding import check_seed
 from featveil.databases import Database, builtin, conceal_database
-from featveil.defenses import DEFENSES, Identity, builtin_concealer, has_builtin_concealer, last_step
+from featveil.defenses import Identity, builtin_concealer, has_builtin_concealer, last_step
 from featveil.extractors import EXTRACTORS
 from featveil.pipelines.attack import scheme_name
+from featveil.registry import ATTACKS, DEFENSES
 
 IMAGES = 6
 BUILT_IN = "built-in pictures"
@@ -102,7 +104,7 @@ class Request:
     schemes: tuple[Scheme, ...]
     sources: tuple[Source, ...] = ()
     settings: Settings = field(default_factory=Settings)
-    methods: tuple[Attack, ...] = field(default_factory=lambda: tuple(method() for method in ATTACKS.values()))
+    methods: tuple[Attack, ...] = field(default_factory=lambda: tuple(_usual_attacks()))
     attacker: Attacker = field(default_factory=Attacker)
     pool: tuple[Path, ...] = ()
 
@@ -110,6 +112,13 @@ class Request:
         check_different("scheme", [scheme.name for scheme in self.schemes])
         check_different("dataset", [source.name for source in self.sources])
         check_different("attack", [method.name for method in self.methods])
+
+
+def _usual_attacks() -> Iterator[Attack]:
+    """Every attack that needs no parameter."""
+    for method in ATTACKS.values():
+        if not any(parameter.required for parameter in parameters_of(method).values()):
+            yield method()
 
 
 def built_in_request() -> Request:
@@ -144,21 +153,23 @@ def default_schemes(kind: str) -> list[Scheme]:
     return with_identity(scheme for entries in usual for scheme in grid(entries, kind))
 
 
-def grid(entries: Mapping[str, Any], kind: str) -> list[Scheme]:
+def grid(entries: Mapping[str, Any], kind: str, folder: Path = Path()) -> list[Scheme]:
     """One scheme for each combination of the values of `entries`, where a list stands for several.
 
     `name` is that of a defense, `keypoints` one of KEYPOINTS, `geometry` whether scale and orientation are sent; all
-    others are fields of the defense. `then`, of a concealer, is a table or tables of such entries. Raises InputError
-    for what it does not take.
+    others are parameters of the defense, as its registry takes them, with paths of files relative to `folder`. `then`,
+    of a concealer, is a table or tables of such entries. Raises InputError for what it does not take.
     """
-    return [_scheme(chosen, kind) for chosen in _combinations(entries)]
+    return [_scheme(chosen, kind, folder) for chosen in _combinations(entries)]
 
 
 def _combinations(entries: Mapping[str, Any]) -> list[dict[str, Any]]:
     """`entries` with one value each, in every combination; tables within them likewise."""
     choices = []
-    for value in entries.values():
+    for name, value in entries.items():
         values = value if isinstance(value, list) else [value]
+        if not values:
+            raise InputError(f"{name} is an empty list")
         choices.append([one for each in values for one in (_combinations(each) if isinstance(each, dict) else [each])])
     return [dict(zip(entries, chosen, strict=True)) for chosen in product(*choices)]
 
@@ -173,16 +184,16 @@ def with_identity(schemes: Iterable[Scheme]) -> list[Scheme]:
     return [*plain, *(scheme for scheme in chosen if scheme.name not in names)]
 
 
-def _scheme(entries: dict[str, Any], kind: str) -> Scheme:
+def _scheme(entries: dict[str, Any], kind: str, folder: Path) -> Scheme:
     keypoints, geometry = entries.pop("keypoints", "all"), entries.pop("geometry", False)
     if keypoints not in KEYPOINTS:
         raise InputError(f"unknown keypoints {keypoints!r:.80}: use one of {', '.join(KEYPOINTS)}")
     if type(geometry) is not bool:
         raise InputError(f"geometry must be true or false, got {geometry!r:.80}")
-    if isinstance(entries.get("then"), dict):
-        after = dict(entries["then"])
-        entries["then"] = DEFENSES[after.pop("name")](**after)
-    defense: Defense = DEFENSES[entries.pop("name")](**entries)
+    name = entries.pop("name")
+    if "pool" in entries and "pool" in DEFENSES.parameters(name):
+        raise InputError("unknown key 'pool': pools are filled from the photographs that the audit has for them")
+    defense: Defense = DEFENSES.make(name, entries, folder)
     scheme = Scheme("", defense, keypoints == "apart", geometry)
     if not scheme.private_pool:  # a pool is that of a device, and filled later
         scheme = replace(scheme, defense=defense.for_kind(kind))
@@ -192,7 +203,7 @@ def _scheme(entries: dict[str, Any], kind: str) -> Scheme:
 def _name(scheme: Scheme, kind: str) -> str:
     """Defense and parameters, and what differs from the usual: random directions, network, database, what is sent."""
     spec, network = scheme.defense.spec(), scheme.network
-    name = scheme_name(spec)
+    name = "-".join((scheme_name(spec), *(str(value) for value in scheme.own_parameters().values())))
     if getattr(last_step(scheme.defense), "random_share", None) is not None:
         name += f"-random-{spec['random_directions']}"
     if network is not None and not (has_builtin_concealer(kind) and network.digest == builtin_concealer(kind).digest):

@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 
-from featveil.attacks import ATTACKS, MEANINGS
+from featveil.attacks import MEANINGS
 from featveil.audit.rows import AuditRow, Spread
 from featveil.metrics import NEAR
+from featveil.registry import ATTACKS
 
 _USEFUL = 0.5  # share of the raw matches that a scheme must keep to be named in the bottom line
 _SMALL = 0.01
