@@ -109,9 +109,9 @@ def _publish(records: "list[Record]", out: Path) -> list[str]:
 
 def _paint(made: "Audit", records: "list[Record]", out: Path, inverter: Path | None, processes: int) -> "list[Record]":
     """Records of what the best attackers see, with which the page is written again; none where that is not possible."""
+    from featveil.audit.gallery import AuditPictures
     from featveil.audit.page import audit_page
     from featveil.audit.painting import paint_resumable
-    from featveil.audit.paintings import AuditPictures
     from featveil.audit.rows import summarize_audit
 
     best = {(row.dataset, row.scheme): row.best.attack for row in summarize_audit(records) if row.best is not None}
