@@ -1,4 +1,4 @@
-"""Shared by all tests: where real data is, and a room that is mapped once."""
+"""Shared by all tests: one thread each, where real data is, and a room that is mapped once."""
 
 import os
 import zlib  # noqa: F401  pycolmap corrupts the heap of whatever loads zlib after it
@@ -9,6 +9,11 @@ import pytest
 
 if TYPE_CHECKING:
     from rooms import Room
+
+# Read when NumPy, torch and OpenCV are loaded, here and in processes that tests start. Tests run beside each other, and
+# on so little data a second thread mostly waits, which takes as much of a core as work does: eight times the time.
+for _library in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENCV_FOR_THREADS_NUM"):
+    os.environ.setdefault(_library, "1")
 
 
 @pytest.fixture(scope="session")
