@@ -30,16 +30,29 @@ def root() -> Any:
     return typer.main.get_command(app)
 
 
+def children(command: Any) -> list[str]:
+    """The names of the commands of a group; none where it is a command itself."""
+    return list(command.list_commands(_context(command))) if hasattr(command, "list_commands") else []
+
+
+def child(command: Any, name: str) -> Any:
+    """The command called so of a group, as it is when it is run: until then it may be a line in a list."""
+    return command.resolve_command(_context(command), [name])[1]
+
+
+def _context(command: Any) -> Any:
+    return command.make_context("featveil", [], resilient_parsing=True)
+
+
 @cache
 def commands() -> dict[tuple[str, ...], Any]:
     """Every command that does something, by its words."""
 
     def walk(command: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
-        if not hasattr(command, "commands"):
+        if not children(command):
             yield path, command
-            return
-        for name, child in command.commands.items():
-            yield from walk(child, (*path, name))
+        for name in children(command):
+            yield from walk(child(command, name), (*path, name))
 
     return dict(walk(root(), ()))
 
@@ -53,14 +66,10 @@ def flags(command: Any) -> set[str]:
 def find(words: list[str]) -> tuple[tuple[str, ...], Any, list[str]]:
     """The path of the command that `words` begin with, the command itself, and its arguments."""
     command, path = root(), list[str]()
-    for place, word in enumerate(words):
-        if not hasattr(command, "commands"):
-            return tuple(path), command, words[place:]
-        if word not in command.commands:
-            return tuple(path), command, words[place:]
-        command = command.commands[word]
-        path.append(word)
-    return tuple(path), command, []
+    while len(path) < len(words) and words[len(path)] in children(command):
+        path.append(words[len(path)])
+        command = child(command, path[-1])
+    return tuple(path), command, words[len(path) :]
 
 
 def check(words: list[str]) -> None:
@@ -69,7 +78,7 @@ def check(words: list[str]) -> None:
     line = " ".join(["featveil", *words])
     if arguments in (["--help"], ["-h"], ["--version"]):
         return
-    assert not hasattr(command, "commands"), f"no such command: {line}"
+    assert not children(command), f"no such command: {line}"
     try:
         given = command.make_context(" ".join(path), list(arguments)).params
     except UsageError as error:

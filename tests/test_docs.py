@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 import featveil as fv
-from command_lines import calls, check, find, flags
+from command_lines import calls, check, children, find, flags
 from face_sets import population
 from featveil.attacks import DatabaseAttack, Knowledge, attack
 from featveil.cli import app
@@ -125,7 +125,7 @@ def test_commands_in_a_sentence_exist(page: str) -> None:
     for span in (span for span in spans(page) if span.startswith("featveil ")):
         path, command, rest = find(span.split()[1:])
         assert path or span.split()[1].startswith("-"), span
-        if not hasattr(command, "commands"):
+        if not children(command):
             given = {word.partition("=")[0].rstrip(",.") for word in rest if re.match(r"--\w", word)}
             assert given <= flags(command), f"{span}: {given - flags(command)}"
         else:

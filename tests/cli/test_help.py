@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from command_lines import calls, check, commands, flags, root
+from command_lines import calls, check, child, children, commands, flags, root
 from featveil.cli import app
 
 COMMANDS = commands()
@@ -43,7 +43,7 @@ class TestEveryCommand:
 
 
 def test_groups_say_what_they_are_for() -> None:
-    groups = [command for command in root().commands.values() if hasattr(command, "commands")]
+    groups = [group for group in (child(root(), name) for name in children(root())) if children(group)]
     assert groups and all(re.search(r"\w", group.help or "") for group in groups)
 
 
