@@ -4,8 +4,8 @@ from pathlib import Path
 
 import cv2
 
-from featveil.pipelines.patch_photos import build_patches
-from featveil.pipelines.patches import PatchRecipe
+from featveil.pipelines.patches_parts.patch_photos import build_patches
+from featveil.pipelines.patches_parts.patch_sets import PatchRecipe
 from textures import texture
 
 

@@ -32,7 +32,9 @@ def run() -> Any:
 def repeatable_audit(monkeypatch: pytest.MonkeyPatch) -> None:
     """An audit errs with 5 % at most, which is too often for a test."""
     seeds = itertools.count()
-    monkeypatch.setattr("featveil.pipelines.sampler_audit.SecureRandomness", lambda: np.random.default_rng(next(seeds)))
+    monkeypatch.setattr(
+        "featveil.pipelines.subset_parts.sampler_audit.SecureRandomness", lambda: np.random.default_rng(next(seeds))
+    )
 
 
 @pytest.fixture

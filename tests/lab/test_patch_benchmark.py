@@ -23,8 +23,8 @@ from featveil.lab.patch_benchmark import (
     raw,
     run_resumable,
 )
-from featveil.pipelines.patch_photos import build_patches
-from featveil.pipelines.patches import PatchRecipe
+from featveil.pipelines.patches_parts.patch_photos import build_patches
+from featveil.pipelines.patches_parts.patch_sets import PatchRecipe
 from scenes import draw_turned_views
 from textures import texture
 

@@ -17,8 +17,8 @@ from featveil.datasets.face_sets import FaceSet, load_faces, save_faces
 from featveil.defenses import Hardened, Lifting, privatize
 from featveil.distances import pair_distances
 from featveil.extractors.face_networks import Crops
-from featveil.pipelines import face as module
-from featveil.pipelines.face import (
+from featveil.pipelines import face_templates as module
+from featveil.pipelines.face_templates import (
     calibrate,
     defense_of,
     describe_bin,

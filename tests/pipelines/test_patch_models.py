@@ -12,8 +12,8 @@ from featveil.datasets import load_phototour
 from featveil.extractors import make_describer
 from featveil.geometry.models import SparseModel, empty_model
 from featveil.metrics import false_positive_rate
-from featveil.pipelines.patch_models import build_patches_of_model
-from featveil.pipelines.patches import PatchRecipe
+from featveil.pipelines.patches_parts.patch_models import build_patches_of_model
+from featveil.pipelines.patches_parts.patch_sets import PatchRecipe
 from rooms import Room
 
 RECIPE = PatchRecipe(pairs=400, jitter=0)

@@ -13,10 +13,10 @@ from featveil.datasets import load_phototour
 from featveil.extractors import Sift, make_describer
 from featveil.extractors.images import Image
 from featveil.metrics import false_positive_rate
-from featveil.pipelines.patch_photos import build_patches, photo_patches, scaled
-from featveil.pipelines.patch_tracks import SAME, alike, choose_apart, jittered, redetected
-from featveil.pipelines.patch_views import jacobians, move, project, random_homography, random_view
-from featveil.pipelines.patches import PatchRecipe, draw_pairs
+from featveil.pipelines.patches_parts.patch_photos import build_patches, photo_patches, scaled
+from featveil.pipelines.patches_parts.patch_sets import PatchRecipe, draw_pairs
+from featveil.pipelines.patches_parts.patch_tracks import SAME, alike, choose_apart, jittered, redetected
+from featveil.pipelines.patches_parts.patch_views import jacobians, move, project, random_homography, random_view
 from textures import texture
 
 QUICK = PatchRecipe(views=2, max_features=60, pairs=200)

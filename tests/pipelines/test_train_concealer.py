@@ -18,16 +18,16 @@ from featveil.learning.checkpoints import load_checkpoint  # noqa: E402
 from featveil.learning.encodings import Encoding  # noqa: E402
 from featveil.learning.losses import structure_loss  # noqa: E402
 from featveil.learning.training import Settings, Trainer  # noqa: E402
-from featveil.pipelines import train_concealer as concealer_training  # noqa: E402
-from featveil.pipelines.photo_pieces import Pieces  # noqa: E402
-from featveil.pipelines.photo_samples import Recipe, make_pieces  # noqa: E402
-from featveil.pipelines.train_concealer import (  # noqa: E402
+from featveil.pipelines.train_parts import concealer_training  # noqa: E402
+from featveil.pipelines.train_parts.concealer_training import (  # noqa: E402
     ConcealerSource,
     Request,
     Tracks,
     describe_tracks,
     train_concealer,
 )
+from featveil.pipelines.train_parts.photo_pieces import Pieces  # noqa: E402
+from featveil.pipelines.train_parts.photo_samples import Recipe, make_pieces  # noqa: E402
 from patch_sets import write_patches  # noqa: E402
 from photographs import write_photographs  # noqa: E402
 from small_concealers import SMALL  # noqa: E402

@@ -18,10 +18,10 @@ from featveil.inverters import load_inverter  # noqa: E402
 from featveil.learning.encodings import Geometry, check_geometry  # noqa: E402
 from featveil.learning.inverter_networks import make_inverter  # noqa: E402
 from featveil.learning.training import Progress, Settings  # noqa: E402
-from featveil.pipelines.inverter_samples import Release, ReleasedSamples  # noqa: E402
-from featveil.pipelines.photo_pieces import Pieces  # noqa: E402
-from featveil.pipelines.photo_samples import Recipe, make_pieces  # noqa: E402
-from featveil.pipelines.train_inverter import Request, begin_with, checkpoint_of, score, train_inverter  # noqa: E402
+from featveil.pipelines.train_parts.inverter_samples import Release, ReleasedSamples  # noqa: E402
+from featveil.pipelines.train_parts.inverter_training import Request, begin_with, checkpoint_of, score, train_inverter  # noqa: E402
+from featveil.pipelines.train_parts.photo_pieces import Pieces  # noqa: E402
+from featveil.pipelines.train_parts.photo_samples import Recipe, make_pieces  # noqa: E402
 from networks import random_network  # noqa: E402
 from perceptual_weights import write_vgg16  # noqa: E402
 from photographs import write_photographs  # noqa: E402

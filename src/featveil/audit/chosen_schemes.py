@@ -9,7 +9,7 @@ from featveil.audit.releases import Scheme
 from featveil.core import Defense, InputError
 from featveil.databases import Database, builtin, conceal_database
 from featveil.defenses import DEFENSES, Identity, builtin_concealer, has_builtin_concealer, last_step
-from featveil.pipelines.attack import scheme_name
+from featveil.pipelines.scoring import scheme_name
 
 KEYPOINTS = ("all", "apart")
 

@@ -34,8 +34,7 @@ from featveil.distances.tiles import single_threaded
 from featveil.geometry import agreeing, agreeing_candidates
 from featveil.matching import match
 from featveil.metrics import Truth, count_verified, transfer_errors
-from featveil.pipelines.attack import attack_parameters
-from featveil.pipelines.scoring import Outcome, leakage_record, score_attack
+from featveil.pipelines.scoring import Outcome, attack_parameters, leakage_record, score_attack
 
 if TYPE_CHECKING:
     from featveil.audit.run import Audit

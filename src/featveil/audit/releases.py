@@ -27,7 +27,7 @@ from featveil.core.seeding import image_generator
 from featveil.databases import Database
 from featveil.defenses import Concealer, Lifting, Metric, Subset, last_step, privatize
 from featveil.metrics import Truth, align
-from featveil.pipelines.attack import scheme_name
+from featveil.pipelines.scoring import scheme_name
 
 _SENT: dict[str, type[Descriptors]] = {
     "lifting": Subspaces,

@@ -26,7 +26,7 @@ from featveil.core.arrays import Float32
 from featveil.core.records import Parameter, Record
 from featveil.core.resuming import Key, Plan, Report, resume
 from featveil.databases import Database
-from featveil.pipelines.attack import attack_parameters
+from featveil.pipelines.scoring import attack_parameters
 
 __all__ = ["Audit", "run_resumable"]
 

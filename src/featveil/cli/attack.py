@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from featveil.core import ConcealingNetwork, PrivateFeatures
     from featveil.core.resuming import Report
     from featveil.metrics import Truth
-    from featveil.pipelines.attack import Settings, Target
+    from featveil.pipelines.attack_parts.records import Settings, Target
 
 
 def attack(
@@ -92,7 +92,7 @@ def attack(
 
     Example: featveil attack query.veil --with nearest --truth query-raw.veil --out results/
     """
-    from featveil.pipelines.attack import Settings
+    from featveil.pipelines.attack_parts.records import Settings
 
     if list_:
         facts, text = list_attacks()
@@ -178,7 +178,7 @@ class _Run:
 
     def _keeps(self) -> bool:
         """Whether the folder holds records or, without a truth, guesses that the same command does not make again."""
-        from featveil.pipelines.guesses import guess_path
+        from featveil.pipelines.attack_parts.guesses import guess_path
 
         if self.out is None:
             return False
@@ -195,8 +195,8 @@ class _Run:
             self._failed(name, error)
 
     def _file(self, name: str, victim: _Victim, report: "Report") -> None:
-        from featveil.pipelines.attack import Target, run_resumable
-        from featveil.pipelines.guesses import run_guesses
+        from featveil.pipelines.attack_parts.guesses import run_guesses
+        from featveil.pipelines.attack_parts.records import Target, run_resumable
 
         private = _private(victim.path)
         knowledge = self.adversary.knowledge(private, victim.inside)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from featveil.core import PrivateFeatures
     from featveil.core.records import Record
     from featveil.metrics import Truth
-    from featveil.pipelines.guesses import Guessed
+    from featveil.pipelines.attack_parts.guesses import Guessed
 
 FLOOR = "chance"
 
@@ -117,7 +117,7 @@ class Results:
         That they agree in seed, sample and database is sure: chance is measured in every run, and was checked.
         """
         from featveil.core.records import read_records
-        from featveil.pipelines.attack import TASK
+        from featveil.pipelines.attack_parts.records import TASK
 
         attacked = {(record.dataset, record.parameters["private"]) for record in self.records}
         return list(
@@ -224,7 +224,7 @@ def _not_run(left_out: list[LeftOut]) -> list[str]:
 def list_attacks() -> "tuple[dict[str, Any], RenderableType]":
     """Every attack with what it needs, can use and applies to: for --json, and for a person."""
     from featveil.attacks import ATTACKS, MEANINGS, REPRESENTATIONS
-    from featveil.pipelines.attack import attack_parameters
+    from featveil.pipelines.scoring import attack_parameters
 
     facts, parts = [], []
     for name, method in ATTACKS.items():

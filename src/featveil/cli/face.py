@@ -63,7 +63,7 @@ def create(
     from featveil.datasets.face_sets import load_faces
     from featveil.defenses import Hardened, Lifting
     from featveil.defenses.lint import lint, summarize_weaknesses
-    from featveil.pipelines.face import ARRAYS, load_others
+    from featveil.pipelines.face_templates import ARRAYS, load_others
     from featveil.stores.pool import Pool
     from featveil.stores.templates import Settings, TemplateStore
 
@@ -128,7 +128,7 @@ def enroll(
 
     Example: featveil face enroll people.sqlite ann ann.jpg
     """
-    from featveil.pipelines.face import check_enough, defense_of, templates
+    from featveil.pipelines.face_templates import check_enough, defense_of, templates
 
     opened, settings = open_store(store)
     incomplete = person is None or photo is None
@@ -189,8 +189,8 @@ def calibrate(
 
     from featveil.datasets.face_pairs import load_pairs
     from featveil.datasets.face_sets import load_faces
-    from featveil.pipelines.face import accepted_others
-    from featveil.pipelines.face import calibrate as calibrated
+    from featveil.pipelines.face_templates import accepted_others
+    from featveil.pipelines.face_templates import calibrate as calibrated
 
     opened, settings = open_store(store)
     known = load_faces(faces, settings.kind)

@@ -11,7 +11,7 @@ from featveil.core.errors import InputError
 from featveil.core.files import check_folder
 
 if TYPE_CHECKING:
-    from featveil.pipelines.face import LeftOut
+    from featveil.pipelines.face_templates import LeftOut
 
 
 def extract(
@@ -30,7 +30,7 @@ def extract(
     """
     from featveil.cli.extract import named_images
     from featveil.datasets.face_sets import save_faces
-    from featveil.pipelines.face import describe_bin, describe_photographs
+    from featveil.pipelines.face_templates import describe_bin, describe_photographs
 
     if largest and every:
         raise InputError("--largest and --all exclude each other")

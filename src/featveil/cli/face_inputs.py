@@ -56,7 +56,7 @@ def face_of(
     from featveil.core import Features, Points
     from featveil.datasets.face_sets import load_faces
     from featveil.extractors.faces import faces_of
-    from featveil.pipelines.face import ARRAYS
+    from featveil.pipelines.face_templates import ARRAYS
 
     if path.suffix.lower() not in ARRAYS:
         if name is not None:

@@ -34,7 +34,7 @@ def verify(
 
     Example: featveil face verify people.sqlite ann door-camera.jpg
     """
-    from featveil.pipelines.face import parallel_probe
+    from featveil.pipelines.face_templates import parallel_probe
 
     opened, settings = open_store(store)
     probe = face_of(photo, name, settings, model, mean, scale, largest)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from featveil.attacks import Attack, Guess
     from featveil.core import Features, PrivateFeatures
     from featveil.extractors.images import Image
-    from featveil.pipelines.invert import Painter
+    from featveil.pipelines.painters import Painter
 
 _GEOMETRIES = {"positions": "positions only", "full": "positions, scale, orientation, response"}
 _FEW_FOUND = 0.3  # of features in their own image, however it was encoded since
@@ -79,7 +79,7 @@ def invert(
 
     Example: featveil invert query.veil --attack database --out seen.png --original photo.jpg
     """
-    from featveil.pipelines.invert import at_size, load_painter, paint, without_geometry
+    from featveil.pipelines.painters import at_size, load_painter, paint, without_geometry
 
     _check_asked(features, out, original, side_by_side)
     method = None if attack is None else _one_attack(attack, settings or [])
@@ -153,7 +153,7 @@ def _original(seen: "Features | PrivateFeatures", original: Path | None, feature
     """The image that the features are of, if there is one; warns of another, raises InputError for another size."""
     from featveil.extractors import read_image
     from featveil.extractors.images import IMAGE_SUFFIXES
-    from featveil.pipelines.invert import keypoints_found
+    from featveil.pipelines.painters import keypoints_found
 
     path = original or (features if features.suffix.lower() in IMAGE_SUFFIXES else None)
     if path is None:
@@ -171,7 +171,7 @@ def _original(seen: "Features | PrivateFeatures", original: Path | None, feature
 
 def _size(seen: "Features | PrivateFeatures", longest: int | None) -> tuple[int, int]:
     """(width, height) of the picture."""
-    from featveil.pipelines.attacker_view import picture_size
+    from featveil.pipelines.painters import picture_size
 
     if longest is None or seen.image_size is None:
         return picture_size(seen)
@@ -202,7 +202,7 @@ def _recovered(
     from featveil.attacks import attack
     from featveil.core import PrivateFeatures
     from featveil.core.seeding import generator
-    from featveil.pipelines.invert import check_reads_raw, recovered
+    from featveil.pipelines.painters import check_reads_raw, recovered
 
     if not isinstance(seen, PrivateFeatures):
         raise InputError("these are raw features: nothing is hidden, so there is nothing to attack")
@@ -218,7 +218,7 @@ def _recovered(
 def _warn_of_another_defense(seen: "Features | PrivateFeatures", painter: "Painter") -> None:
     """Say when the inverter was trained on the same representation, but another defense or database."""
     from featveil.core import PrivateFeatures
-    from featveil.pipelines.invert import training_command
+    from featveil.pipelines.painters import training_command
 
     trained = painter.inverter.card.get("defense")
     if isinstance(seen, PrivateFeatures) and trained is not None and trained != seen.defense:
@@ -238,8 +238,7 @@ def _finish(
     import numpy as np
 
     from featveil.metrics.reconstruction import compare
-    from featveil.pipelines.attacker_view import resized
-    from featveil.pipelines.invert import blank
+    from featveil.pipelines.painters import blank, resized
     from featveil.plotting.pictures import write_picture
 
     height, width = picture.shape[:2]

@@ -12,7 +12,7 @@ from featveil.cli.extract import named_images
 
 if TYPE_CHECKING:
     from featveil.core.resuming import Report
-    from featveil.pipelines.patches import BuiltPatches, PatchRecipe
+    from featveil.pipelines.patches_parts.patch_sets import BuiltPatches, PatchRecipe
 
 PICTURE = "pairs.png"
 _SHOWN = 96  # pairs in the picture
@@ -63,7 +63,7 @@ def build(
 
     Example: featveil patches build photos/ --out patches/ --part train
     """
-    from featveil.pipelines.patches import PatchRecipe
+    from featveil.pipelines.patches_parts.patch_sets import PatchRecipe
 
     chosen = (0.0 if model else _JITTER) if jitter is None else jitter
     recipe = PatchRecipe(views, max_features, pairs, part.value, test_share, longest_side, chosen, seed)
@@ -81,11 +81,11 @@ def _built(
     from featveil.core.errors import InputError
 
     if model is None:
-        from featveil.pipelines.patch_photos import build_patches
+        from featveil.pipelines.patches_parts.patch_photos import build_patches
 
         return build_patches(named_images(images), out, recipe, overwrite, report)
     from featveil.geometry.models import read_model
-    from featveil.pipelines.patch_models import build_patches_of_model
+    from featveil.pipelines.patches_parts.patch_models import build_patches_of_model
 
     if len(images) != 1:
         raise InputError("with --model name one folder: the one that the model's image names start from")

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from featveil.core import Features
     from featveil.databases import Database
-    from featveil.pipelines.sampler_audit import AuditResult
-    from featveil.pipelines.subset import PlanRow, Quantization
+    from featveil.pipelines.subset_parts.planning import PlanRow, Quantization
+    from featveil.pipelines.subset_parts.sampler_audit import AuditResult
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -72,8 +72,8 @@ def plan(
     Example: featveil subset plan --epsilon 10 --codebook-size 256k
     """
     from featveil.defenses.subset import check_epsilon
-    from featveil.pipelines.subset import measure_quantization
-    from featveil.pipelines.subset import plan as make_plan
+    from featveil.pipelines.subset_parts.planning import measure_quantization
+    from featveil.pipelines.subset_parts.planning import plan as make_plan
 
     check_epsilon(epsilon)
     sources = [*(images or []), *(more_images or [])]
@@ -111,7 +111,7 @@ def audit(
     Example: featveil subset audit --epsilon 4 --trials 1000000
     """
     from featveil.defenses.subset import Subset
-    from featveil.pipelines.sampler_audit import audit as run_audit
+    from featveil.pipelines.subset_parts.sampler_audit import audit as run_audit
 
     mechanism = Subset(epsilon, subset_size, _codebook(codebook, "sift"))
     with progress("drawing") as report:
@@ -188,8 +188,8 @@ class _Plan:
     def draw(self, path: Path) -> None:
         """The picture, with some epsilons beside the one that was asked for."""
         from featveil.defenses.subset import LARGEST_EPSILON
-        from featveil.pipelines.subset import plan as make_plan
-        from featveil.pipelines.subset import rounded
+        from featveil.pipelines.subset_parts.planning import plan as make_plan
+        from featveil.pipelines.subset_parts.planning import rounded
         from featveil.plotting.plan import draw_plan
 
         chosen, sizes = self.rows[0].epsilon, [row.subset_size for row in self.rows]
@@ -214,7 +214,7 @@ class _Plan:
 
     def text(self) -> "RenderableType":
         """For a person."""
-        from featveil.pipelines.subset import explain, percent, rounded
+        from featveil.pipelines.subset_parts.planning import explain, percent, rounded
 
         headings = ("k", "true word sent", "best guess", "right at best", "their share", "verdict")
         rows: list[tuple[object, ...]] = [
@@ -240,7 +240,7 @@ class _Plan:
 
 
 def _audit_text(result: "AuditResult", subset_size: int, features: int) -> "RenderableType":
-    from featveil.pipelines.sampler_audit import RESOLVED
+    from featveil.pipelines.subset_parts.sampler_audit import RESOLVED
 
     events: list[tuple[object, ...]] = [
         (

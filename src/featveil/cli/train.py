@@ -114,8 +114,8 @@ def inverter(
     require_torch()
     from featveil.learning.encodings import check_geometry
     from featveil.learning.training import Settings
-    from featveil.pipelines.photo_samples import Recipe
-    from featveil.pipelines.train_inverter import Request, train_inverter
+    from featveil.pipelines.train_parts.inverter_training import Request, train_inverter
+    from featveil.pipelines.train_parts.photo_samples import Recipe
 
     if out.suffix != ".onnx":
         raise InputError(f"an inverter is an .onnx file, not {out.name}")

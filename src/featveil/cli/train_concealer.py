@@ -95,7 +95,7 @@ def concealer(
     from featveil.learning.adversarial import use_threads
     from featveil.learning.concealer_presets import PRESETS
     from featveil.learning.encodings import check_geometry
-    from featveil.pipelines.train_concealer import Request, train_concealer
+    from featveil.pipelines.train_parts.concealer_training import Request, train_concealer
 
     use_threads(threads)
     wanted = _LAMBDAS[preset.value] if lambdas is None else lambdas

@@ -11,7 +11,7 @@ from featveil.databases import builtin
 from featveil.defenses import builtin_concealer
 from featveil.metrics import align
 from featveil.metrics.reconstruction import Reconstruction, compare
-from featveil.pipelines.attacker_view import Image, picture_size, raw_painter, resized, view
+from featveil.pipelines.painters import Image, picture_size, raw_painter, resized, view
 from featveil.pipelines.scoring import Outcome, run_attack, score_attack
 
 SHOWN = ("chance", "mean", "database", "vertex", "lattice")

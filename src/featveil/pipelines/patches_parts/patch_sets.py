@@ -18,7 +18,7 @@ from featveil.datasets import PatchPairs
 from featveil.datasets.phototour_writing import writing_phototour
 from featveil.extractors.images import Image
 from featveil.extractors.patch_cutting import Patches, cut_patches
-from featveil.pipelines.patch_tracks import jittered
+from featveil.pipelines.patches_parts.patch_tracks import jittered
 
 Part = Literal["all", "train", "test"]
 Block = tuple[Patches, Integers]  # patches, and which point each shows

@@ -1,7 +1,6 @@
 """Attacks on private features of files: one record for each file and attack, what is there is not measured again."""
 
 import hashlib
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -18,19 +17,17 @@ from featveil.core import (
     InputError,
     Points,
     PrivateFeatures,
-    Spec,
     Subspaces,
     WordSets,
 )
 from featveil.core.arrays import Integers
-from featveil.core.features import SpecValue, sent_by
 from featveil.core.files import make_folder
 from featveil.core.records import Parameter, Record
 from featveil.core.resuming import Key, Plan, Report, resume
 from featveil.core.seeding import check_seed, generator
 from featveil.databases import Database
 from featveil.metrics import NEAR, Truth, histogram
-from featveil.pipelines.scoring import Outcome, leakage_record, score_attack
+from featveil.pipelines.scoring import Outcome, attack_parameters, leakage_record, scheme_name, score_attack
 
 TASK = "attack"
 
@@ -137,23 +134,6 @@ def reporting(made: Iterable[Made], total: int, report: Report) -> Iterator[Made
         report(done, total)
 
 
-def scheme_name(defense: Spec) -> str:
-    """A short name of what a release was made with: sub-hybrid-4, hardened-4-16, subset-10-2, concealer-1-subset-10-2.
-
-    The number after a concealer is its lambda.
-    """
-    shown: list[SpecValue] = [defense.get("strategy") or sent_by(defense)]
-    if "network" in defense:
-        shown = ["concealer", defense.get("lambda"), *(shown if "then" in defense else [])]
-    shown += [defense[name] for name in ("confounders", "dimension", "epsilon", "subset_size") if name in defense]
-    return "-".join("infinite" if part is None else f"{part:g}" if _is_number(part) else str(part) for part in shown)
-
-
-def attack_parameters(method: Any) -> dict[str, Parameter]:
-    """The settings of an attack, as ATTACK.FIELD, in a form that a record keeps as it is."""
-    return {f"{method.name}.{field.name}": _plain(getattr(method, field.name)) for field in fields(method)}
-
-
 def known_facts(method: Attack, knowledge: Knowledge, private: PrivateFeatures | None = None) -> dict[str, Parameter]:
     """What the attack was given of what it declares, for `private` if it matters: names, and fingerprints of each."""
     needs = method.needs if private is None else needs_of(private, method)
@@ -213,13 +193,3 @@ def _note(outcome: Outcome) -> str:
 
 def _key(target: Target, method: Attack) -> Key:
     return target.name, method.name
-
-
-def _plain(value: Any) -> Parameter:
-    if isinstance(value, tuple):
-        return list(value)
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)

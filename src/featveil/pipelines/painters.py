@@ -4,10 +4,12 @@ Papers: affine-subspace-embeddings.txt 4.2 (nearest neighbour and direct inversi
 """
 
 import hashlib
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
@@ -23,6 +25,7 @@ from featveil.inverters.builtin_inverter import SIFT_FILE
 from featveil.learning.encodings import Encoding
 
 Image = NDArray[np.uint8]
+Size = tuple[int, int]
 Seen = TypeVar("Seen", bound=Features | PrivateFeatures)
 
 BUILT_IN = "the built-in inverter"
@@ -31,6 +34,10 @@ _AT_SIFT_KEYPOINTS = ("sift", "rootsift", *NETWORKS)
 _MOST_KEYPOINTS = 10_000
 _NEARBY = 1.5  # pixels
 _OPTIONS = ("then", "strategy", "dimension", "confounders", "epsilon", "subset_size")
+# Inverters are trained on small pieces of photographs, with all their features. A photograph whose strongest features
+# lie further apart is painted smaller, so that there are about as many of them as the inverter is used to.
+_PIXELS = 300  # for each feature
+_SHORTEST, _LONGEST = 256, 800  # of the long side
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +68,16 @@ def load_painter(path: Path | None = None, kind: str = "sift") -> Painter:
     inverter = builtin_inverter(_read_as(kind)) if path is None else load_inverter(path)
     content = (SIFT_FILE if path is None else path).read_bytes()
     return Painter(BUILT_IN if path is None else path.name, hashlib.sha256(content).hexdigest(), inverter)
+
+
+def raw_painter(kind: str, path: Path | None = None) -> Painter:
+    """The inverter of raw descriptors of `kind` in a file, or the built-in one; that of SIFT serves RootSIFT too.
+
+    Raises InputError when there is none, or the file has one of something else.
+    """
+    painter = load_painter(path, kind)
+    check_reads_raw(painter, kind)
+    return painter
 
 
 def paint(seen: Features | PrivateFeatures, painter: Painter, words: Float32 | None = None) -> Image:
@@ -99,7 +116,7 @@ def check_reads_raw(painter: Painter, kind: str) -> None:
         )
 
 
-def at_size(seen: Seen, size: tuple[int, int]) -> Seen:
+def at_size(seen: Seen, size: Size) -> Seen:
     """The same features as those of the image at another `size` (width, height), which may be unknown."""
     if seen.image_size is None or seen.keypoints is None:
         return seen
@@ -164,9 +181,35 @@ def recovered(seen: PrivateFeatures, guess: Guess) -> Features:
     return Features(Points(values), base_kind(seen.kind), seen.keypoints, seen.image_size)
 
 
+def picture_size(raw: Features | PrivateFeatures) -> Size:
+    """(width, height) of the pictures of what is released of `raw`, none larger than the image.
+
+    Raises InputError where the size of the image is not known.
+    """
+    if raw.image_size is None:
+        raise InputError("the size of the image is not known")
+    width, height = raw.image_size
+    longest = math.sqrt(_PIXELS * len(raw) / (width * height)) * max(width, height)
+    factor = min(1.0, min(max(longest, _SHORTEST), _LONGEST) / max(width, height))
+    return max(1, round(width * factor)), max(1, round(height * factor))
+
+
+def view(seen: PrivateFeatures, guess: Guess, painter: Painter, size: Size) -> Image:
+    """The picture (h, w, 3) of `size` that `painter` makes of guesses at all features.
+
+    Raises InputError as `paint` does.
+    """
+    return paint(at_size(recovered(seen, guess), size), painter)
+
+
 def blank(image: Image) -> Image:
     """The floor of every comparison: a grey picture of the same size."""
     return np.full_like(image, _GREY)
+
+
+def resized(image: Image, size: Size) -> Image:
+    """The image itself at that size, to compare with."""
+    return np.asarray(cv2.resize(image, size, interpolation=cv2.INTER_AREA), np.uint8)
 
 
 def _short(value: object) -> str:

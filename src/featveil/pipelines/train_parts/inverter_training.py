@@ -23,13 +23,13 @@ from featveil.inverters import Inverter, load_inverter
 from featveil.learning import require_torch
 from featveil.learning.encodings import Geometry
 from featveil.metrics.reconstruction import Reconstruction, compare
-from featveil.pipelines.photo_pieces import Part, Piece, Pieces
-from featveil.pipelines.photo_samples import Recipe, check_photographs, make_pieces, warn_of_few
+from featveil.pipelines.train_parts.photo_pieces import Part, Piece, Pieces
+from featveil.pipelines.train_parts.photo_samples import Recipe, check_photographs, make_pieces, warn_of_few
 
 if TYPE_CHECKING:
     from featveil.learning.inverter_networks import Inverter as Network
     from featveil.learning.training import Progress, Settings, Trainer
-    from featveil.pipelines.inverter_samples import Release
+    from featveil.pipelines.train_parts.inverter_samples import Release
 
 _MOST_TESTED = 32
 
@@ -88,7 +88,7 @@ def train_inverter(
     from featveil.learning.inverter_networks import make_inverter
     from featveil.learning.losses import make_loss
     from featveil.learning.training import Trainer
-    from featveil.pipelines.inverter_samples import Release, ReleasedSamples
+    from featveil.pipelines.train_parts.inverter_samples import Release, ReleasedSamples
 
     check_request(request, out, settings)
     loss = make_loss(request.loss, request.loss_weights)

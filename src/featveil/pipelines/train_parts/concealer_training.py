@@ -26,9 +26,9 @@ from featveil.learning import require_torch
 from featveil.learning.concealer_presets import Preset
 from featveil.learning.encodings import Encoding, Geometry, cells
 from featveil.metrics.patch_ranking import false_positive_rate
-from featveil.pipelines.photo_pieces import Pieces
-from featveil.pipelines.photo_samples import Recipe, make_pieces, warn_of_few
-from featveil.pipelines.train_inverter import begin_with
+from featveil.pipelines.train_parts.inverter_training import begin_with
+from featveil.pipelines.train_parts.photo_pieces import Pieces
+from featveil.pipelines.train_parts.photo_samples import Recipe, make_pieces, warn_of_few
 
 if TYPE_CHECKING:
     from featveil.learning.adversarial import ConcealerTrainer, Progress
