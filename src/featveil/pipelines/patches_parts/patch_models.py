@@ -44,7 +44,7 @@ class _Seen:
         return _Seen(self.keypoints.take(rows), self.descriptors[rows], self.points[rows], self.sizes[rows])
 
 
-def build_patches_of_model(
+def build_from_model(
     images: str | Path,
     model: SparseModel,
     out: str | Path,

@@ -29,7 +29,7 @@ _MORE = 4  # times as many detections in a view: the order of strength changes w
 _log = logging.getLogger(__name__)
 
 
-def build_patches(
+def build_from_photos(
     images: Mapping[str, Path],
     out: str | Path,
     recipe: PatchRecipe,
