@@ -127,7 +127,7 @@ class ConcealerSource:
 
 
 @dataclass(frozen=True)
-class Request:
+class ConcealerTraining:
     """What is to be trained, and with what: `strengths` are the privacy parameters (lambda), one network each.
 
     The inverter that is trained along sees `geometry` of the keypoints: with all of it, it is the stronger opponent.
@@ -166,8 +166,8 @@ def describe_tracks(patches: PatchSet, describer: PatchDescriber, report: Report
     return np.concatenate(parts), patches.points
 
 
-def train_concealer(
-    request: Request,
+def run_concealer_training(
+    request: ConcealerTraining,
     patches: PatchSet,
     validation: PatchSet | None,
     outs: Sequence[Path],
@@ -215,7 +215,7 @@ def train_concealer(
 
 
 def _source(
-    request: Request, patches: PatchSet, validation: PatchSet | None, photographs: Pieces, report: Report
+    request: ConcealerTraining, patches: PatchSet, validation: PatchSet | None, photographs: Pieces, report: Report
 ) -> ConcealerSource:
     if not len(photographs):
         raise InputError("too few photographs: none is on the training side")
@@ -234,7 +234,9 @@ def _source(
     )
 
 
-def _identity(request: Request, patches: PatchSet, validation: PatchSet | None, photographs: Pieces) -> dict[str, Any]:
+def _identity(
+    request: ConcealerTraining, patches: PatchSet, validation: PatchSet | None, photographs: Pieces
+) -> dict[str, Any]:
     """What decides how a training goes, beside preset, seed and lambda: one that goes on must share it."""
     made = {
         "kind": request.describer.kind,
@@ -251,7 +253,7 @@ def _identity(request: Request, patches: PatchSet, validation: PatchSet | None, 
     return made
 
 
-def _card(request: Request, trainer: "ConcealerTrainer", source: ConcealerSource) -> dict[str, Any]:
+def _card(request: ConcealerTraining, trainer: "ConcealerTrainer", source: ConcealerSource) -> dict[str, Any]:
     return trainer.identity | {
         "featveil": VERSION,
         "minutes": round(sum(trainer.seconds.values()) / 60, 1),

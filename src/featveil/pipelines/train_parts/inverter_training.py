@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Request:
+class InverterTraining:
     """What is to be trained: on the photographs of `images`, against `defense`.
 
     `loss` is "structure" or "perceptual"; the latter needs `loss_weights`, a file of VGG16 or EfficientNet-lite0.
@@ -70,8 +70,8 @@ def checkpoint_of(out: Path) -> Path:
     return out.with_name(f"{out.stem}.checkpoint.safetensors")
 
 
-def train_inverter(
-    request: Request,
+def run_inverter_training(
+    request: InverterTraining,
     out: Path,
     cache: Path,
     settings: "Settings",
@@ -126,7 +126,7 @@ def begin_with(network: "Network", start: Path) -> None:
     start_from(network, start)
 
 
-def check_request(request: Request, out: Path, settings: "Settings") -> None:
+def check_request(request: InverterTraining, out: Path, settings: "Settings") -> None:
     """Raise what would otherwise end a training only after features were extracted, or the training itself."""
     from featveil.learning.exporting import check_exportable
     from featveil.learning.inverter_networks import check_architecture
@@ -163,7 +163,7 @@ def reconstruct(inverter: Inverter, release: "Release", piece: Piece, geometry: 
     return inverter.invert(seen, release.words)
 
 
-def _identity(request: Request, encoding: dict[str, Any], training: Pieces) -> dict[str, Any]:
+def _identity(request: InverterTraining, encoding: dict[str, Any], training: Pieces) -> dict[str, Any]:
     """What decides how a training goes, together with its settings: one that goes on must share it."""
     made: dict[str, Any] = {
         "encoding": encoding,
@@ -182,7 +182,7 @@ def _identity(request: Request, encoding: dict[str, Any], training: Pieces) -> d
     return made
 
 
-def _notes(request: Request, trainer: "Trainer") -> dict[str, Any]:
+def _notes(request: InverterTraining, trainer: "Trainer") -> dict[str, Any]:
     return {
         "data": request.data_note,
         "licence": request.licence,
