@@ -19,7 +19,7 @@ from featveil.lab.inversion_photos import read_photographs
 from featveil.lab.inversion_study import Settings, Study
 from featveil.lab.patch_benchmark import PatchSettings, PatchSources
 from featveil.learning.encodings import Encoding
-from featveil.pipelines.invert import Painter
+from featveil.pipelines.painters import Painter
 from networks import identity_network, random_network
 from painters import grey_painter
 from patch_sets import write_patches

@@ -139,7 +139,7 @@ def test_lite0_is_the_published_network(tmp_path: Path, side: int) -> None:
 def test_the_real_weights_were_trained_with_that_scaling(real_data: Path) -> None:
     """Means and variances of real photographs within the network are those that it remembers of its training."""
     from featveil.extractors import image_files, read_image
-    from featveil.pipelines.photo_samples import middle
+    from featveil.pipelines.train_parts.photo_samples import middle
 
     path = real_data / "weights" / "efficientnet_lite0" / "efficientnet-lite0_stem-to-block10.pth"
     if not path.is_file():

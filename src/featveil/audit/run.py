@@ -13,7 +13,7 @@ from featveil.audit.rows import TASK
 from featveil.core import InputError
 from featveil.core.records import Parameter, Record
 from featveil.core.resuming import Key, Plan, Report, resume
-from featveil.pipelines.attack import attack_parameters
+from featveil.pipelines.scoring import attack_parameters
 
 _KEY = ("dataset", "seed", "victim", "scheme", "attack", "sides")
 

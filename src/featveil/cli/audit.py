@@ -55,7 +55,7 @@ def audit(
 
     request = _request(what)
     if inverter is not None:
-        from featveil.pipelines.attacker_view import raw_painter
+        from featveil.pipelines.painters import raw_painter
 
         raw_painter(request.settings.kind, inverter)  # before anything is measured
     with progress("photographs") as report:

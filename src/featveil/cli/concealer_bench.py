@@ -76,7 +76,7 @@ def concealers(
     from featveil.lab.inversion_photos import find_photographs, read_photographs
     from featveil.lab.inversion_study import Settings, Study, make_trials
     from featveil.lab.patch_benchmark import PatchSettings, PatchSources
-    from featveil.pipelines.invert import load_painter
+    from featveil.pipelines.painters import load_painter
 
     networks = [load_network(path) for path in files]
     kind = networks[0].kind

@@ -19,7 +19,7 @@ from featveil.geometry import agreeing, agreeing_candidates
 from featveil.matching import match
 from featveil.metrics import Leakage, align
 from featveil.metrics.reconstruction import Reconstruction, compare
-from featveil.pipelines.attacker_view import picture_size, raw_painter, resized, view
+from featveil.pipelines.painters import picture_size, raw_painter, resized, view
 from featveil.pipelines.scoring import Outcome, run_attack, score_attack
 from featveil.plotting.pictures import Panel, Picture, draw_matches, panel
 

@@ -21,8 +21,7 @@ from featveil.core.seeding import image_generator
 from featveil.databases import Database
 from featveil.defenses import Identity, Lifting, Metric, Subset
 from featveil.lab import matching
-from featveil.pipelines.attack import scheme_name
-from featveil.pipelines.scoring import leakage_record, score_attack
+from featveil.pipelines.scoring import leakage_record, scheme_name, score_attack
 
 TASK = "attacks"
 DEFAULT_STRATEGIES = ("random", "adversarial", "hybrid", "sub-adversarial", "sub-hybrid")

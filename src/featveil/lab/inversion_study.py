@@ -16,8 +16,8 @@ from featveil.defenses import Identity
 from featveil.extractors import CONTRAST, Sift
 from featveil.lab import attacks, matching
 from featveil.lab.inversion_photos import ALL, Photograph
-from featveil.pipelines.attack import scheme_name
-from featveil.pipelines.invert import Painter, check_reads_raw
+from featveil.pipelines.painters import Painter, check_reads_raw
+from featveil.pipelines.scoring import scheme_name
 
 BLANK, DIRECT = "blank", "direct"
 GEOMETRIES = ("positions", "full")

@@ -20,8 +20,8 @@ from featveil.datasets.phototour_writing import check_target
 from featveil.extractors import Sift, read_image
 from featveil.extractors.patch_cutting import frames_of, whole
 from featveil.geometry.models import SparseModel, View
-from featveil.pipelines.patch_tracks import ALIKE, alike, choose_apart
-from featveil.pipelines.patches import Block, BuiltPatches, PatchRecipe, write_blocks
+from featveil.pipelines.patches_parts.patch_sets import Block, BuiltPatches, PatchRecipe, write_blocks
+from featveil.pipelines.patches_parts.patch_tracks import ALIKE, alike, choose_apart
 
 NEAREST = 1.5  # pixels between a tracked keypoint and the detection that stands for it
 
@@ -44,7 +44,7 @@ class _Seen:
         return _Seen(self.keypoints.take(rows), self.descriptors[rows], self.points[rows], self.sizes[rows])
 
 
-def build_patches_of_model(
+def build_from_model(
     images: str | Path,
     model: SparseModel,
     out: str | Path,

@@ -21,15 +21,15 @@ from featveil.datasets.phototour_writing import check_target
 from featveil.extractors import Sift, read_image
 from featveil.extractors.images import Image
 from featveil.extractors.patch_cutting import corners_of, frames_of, inside, whole
-from featveil.pipelines.patch_tracks import alike, choose_apart, redetected
-from featveil.pipelines.patch_views import move, project, random_view
-from featveil.pipelines.patches import Block, BuiltPatches, PatchRecipe, write_blocks
+from featveil.pipelines.patches_parts.patch_sets import Block, BuiltPatches, PatchRecipe, write_blocks
+from featveil.pipelines.patches_parts.patch_tracks import alike, choose_apart, redetected
+from featveil.pipelines.patches_parts.patch_views import move, project, random_view
 
 _MORE = 4  # times as many detections in a view: the order of strength changes with the light
 _log = logging.getLogger(__name__)
 
 
-def build_patches(
+def build_from_photos(
     images: Mapping[str, Path],
     out: str | Path,
     recipe: PatchRecipe,

@@ -26,7 +26,7 @@ from featveil.core.resuming import Report
 from featveil.core.seeding import check_seed, generator
 from featveil.extractors import CONTRAST, Extractor, image_files, make_extractor, read_image
 from featveil.extractors.images import Image
-from featveil.pipelines.photo_pieces import SIDE, Part, Piece, Pieces, write_shard
+from featveil.pipelines.train_parts.photo_pieces import SIDE, Part, Piece, Pieces, write_shard
 
 _RECIPE = "recipe.json"
 _SHARD = 48  # photographs

@@ -1,15 +1,15 @@
-"""Options of the command line -> what an adversary knows, with a clear error for what does not fit."""
+"""Files -> what an adversary knows of each release, with a clear error for what does not fit."""
 
 import dataclasses
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from featveil.cli.concealing import find_network
-from featveil.cli.console import complain
-from featveil.cli.extract import read_features
 from featveil.core.errors import FeatveilError, InputError
 from featveil.core.kinds import base_kind, is_concealed
+from featveil.core.options import option
+from featveil.pipelines.sources import find_network, read_features
 
 if TYPE_CHECKING:
     from featveil.attacks import Attack, Knowledge
@@ -20,26 +20,49 @@ FEATURES_OF_IMAGE = 2048
 UNKNOWN = Path("none")  # where a database is named: the adversary has none, nor the built-in one
 
 
+_log = logging.getLogger(__name__)
+
+
 @dataclass(frozen=True)
-class Files:
+class AdversaryFiles:
     """The files that an adversary is given; None or empty where none is named.
 
     The built-in database stands in for one that is not named; UNKNOWN, for the first two, says that it has none.
     """
 
-    database: Path | None = None
-    lifting_database: Path | None = None
-    codebook: Path | None = None
-    others: tuple[Path, ...] = ()
-    repeats: tuple[Path, ...] = ()
-    reference: Path | None = None
-    network: Path | None = None
+    database: Path | None = option(
+        None, help="The attacker's own descriptors, a file, or none.", shown="the built-in one"
+    )
+    lifting_database: Path | None = option(
+        None,
+        help="Database that the features were lifted with; none: the attacker does not know it.",
+        shown="the built-in one if named",
+    )
+    codebook: Path | None = option(None, help="Codebook of word sets.", shown="the built-in one if named")
+    others: tuple[Path, ...] = option(
+        (), help="Other private images lifted with the same database, or folders of them.", repeated=True
+    )
+    repeats: tuple[Path, ...] = option(
+        (), help="Further releases of the same features, or folders of them with the same names.", repeated=True
+    )
+    reference: Path | None = option(
+        None, help="Another image of the same place: an image or a .veil file, raw or private."
+    )
+    network: Path | None = option(
+        None,
+        help="Network that the features were concealed by.",
+        flags=("--concealer",),
+        shown="the built-in one if named",
+    )
+
+
+NO_FILES = AdversaryFiles()
 
 
 class Adversary:
     """What is known about every victim; files that do not depend on the victim are read once."""
 
-    def __init__(self, files: Files) -> None:
+    def __init__(self, files: AdversaryFiles) -> None:
         from featveil.databases import load_database
         from featveil.defenses import load_network
 
@@ -56,19 +79,19 @@ class Adversary:
 
     def sources(self) -> dict[str, str]:
         """Where each part of the knowledge comes from, in a few words."""
-        made = {name: "built-in" if database is None else "" for name, database in self.given.items()}
+        known = {name: "built-in" if database is None else "" for name, database in self.given.items()}
         for one in dataclasses.fields(self.files):
             match getattr(self.files, one.name):
                 case Path() as path:
-                    made[one.name] = path.name
+                    known[one.name] = path.name
                 case (_, *_):
-                    made[one.name] = "" if one.name == "repeats" else f"{len(self.others)} files"
-        return {name: text for name, text in made.items() if text}
+                    known[one.name] = "" if one.name == "repeats" else f"{len(self.others)} files"
+        return {name: text for name, text in known.items() if text}
 
     def knowledge(self, private: "PrivateFeatures", name: str) -> "Knowledge":
         """What it has to attack `private`, of the file `name`; built-in databases where they are the right ones."""
         from featveil.attacks import Knowledge
-        from featveil.pipelines.attack import fingerprint
+        from featveil.pipelines.attack_parts.records import fingerprint
         from featveil.pipelines.scoring import check_codebook
 
         own, kind = fingerprint(private), base_kind(private.kind)
@@ -94,37 +117,38 @@ class Adversary:
 
     def _repeats(self, own: str, name: str) -> "tuple[PrivateFeatures, ...]":
         """Further releases of what has the fingerprint `own`; raises InputError when all that is given is itself."""
-        from featveil.pipelines.attack import fingerprint
+        from featveil.pipelines.attack_parts.records import fingerprint
 
         given = [_private(beside(path, name, "--repeats"), "--repeats") for path in self.files.repeats]
-        found = tuple(repeat for repeat in given if fingerprint(repeat) != own)
-        if given and not found:
+        further = tuple(repeat for repeat in given if fingerprint(repeat) != own)
+        if given and not further:
             raise InputError(
                 f"--repeats {self.files.repeats[0]} is the attacked release itself, which tells nothing more:"
                 " name another release of the same features"
             )
-        return found
+        return further
 
-    def _named(self, option: str, private: "PrivateFeatures") -> "Database | None":
+    def _named(self, name: str, private: "PrivateFeatures") -> "Database | None":
         """The database that the release names by digest: the given one, else the built-in one if it is that."""
         from featveil.databases import conceal_database
 
-        network, role = self.network(private), "codebook" if option == "codebook" else "database"
-        found = self.given[option] or _builtin(base_kind(private.kind))
-        if found is not None and network is not None and network.concealed_kind == private.kind:
-            found = conceal_database(found, network)
-        same = found is not None and private.defense.get(role) == found.digest
-        return found if same or self.given[option] is not None else None
+        network, role = self.network(private), "codebook" if name == "codebook" else "database"
+        database = self.given[name] or _builtin(base_kind(private.kind))
+        if database is not None and network is not None and network.concealed_kind == private.kind:
+            database = conceal_database(database, network)
+        same = database is not None and private.defense.get(role) == database.digest
+        return database if same or self.given[name] is not None else None
 
     def _lifting(self, private: "PrivateFeatures") -> "Database | None":
         if self.files.lifting_database == UNKNOWN:
             return None
-        found, named = self._named("lifting_database", private), private.defense.get("database")
-        if found is not None and named is not None and found.digest != named:
+        database, named = self._named("lifting_database", private), private.defense.get("database")
+        if database is not None and named is not None and database.digest != named:
             raise InputError(
-                f"--lifting-database has digest {found.digest[:16]}, these features were lifted with {str(named)[:16]}"
+                f"--lifting-database has digest {database.digest[:16]},"
+                f" these features were lifted with {str(named)[:16]}"
             )
-        return None if named is None else found
+        return None if named is None else database
 
     def _reference(self, kind: str, name: str) -> "Features | PrivateFeatures | None":
         path = self.files.reference
@@ -186,17 +210,17 @@ def _lifted_alone(name: str, private: "PrivateFeatures") -> bool:
     return name == "lifting_database" and private.defense.get("database", "") is None
 
 
-def beside(given: Path, name: str, option: str) -> Path:
+def beside(given: Path, name: str, flag: str) -> Path:
     """The file that belongs to the private file `name`: `given` itself, or in that folder the one of the same name.
 
     Private features of a.jpg are called a.jpg.veil: in a folder of images a.jpg is meant.
     """
     if not given.is_dir():
         return given
-    found = [path for path in (given / name, given / name.removesuffix(".veil")) if path.is_file()]
-    if not found:
-        raise InputError(f"{option} {given} holds neither {name} nor {name.removesuffix('.veil')}")
-    return found[0]
+    named = [path for path in (given / name, given / name.removesuffix(".veil")) if path.is_file()]
+    if not named:
+        raise InputError(f"{flag} {given} holds neither {name} nor {name.removesuffix('.veil')}")
+    return named[0]
 
 
 def veil_files(path: Path) -> dict[str, Path]:
@@ -205,32 +229,32 @@ def veil_files(path: Path) -> dict[str, Path]:
         if not path.exists():
             raise InputError(f"there is no file or folder {path}")
         return {path.name: path}
-    found = {file.relative_to(path).as_posix(): file for file in sorted(path.rglob("*.veil"))}
-    if not found:
+    files = {file.relative_to(path).as_posix(): file for file in sorted(path.rglob("*.veil"))}
+    if not files:
         raise InputError(f"{path} holds no .veil file")
-    return found
+    return files
 
 
-def _private_files(paths: tuple[Path, ...], option: str) -> "tuple[PrivateFeatures, ...]":
-    found = []
+def _private_files(paths: tuple[Path, ...], flag: str) -> "tuple[PrivateFeatures, ...]":
+    features = []
     for path in paths:
         for file in veil_files(path).values():
             try:
-                found.append(_private(file, option))
+                features.append(_private(file, flag))
             except FeatveilError as error:
                 if not path.is_dir():
                     raise
-                complain("warning", f"left out: {error}")
-    return tuple(found)
+                _log.warning(f"left out: {error}")
+    return tuple(features)
 
 
-def _private(path: Path, option: str) -> "PrivateFeatures":
+def _private(path: Path, flag: str) -> "PrivateFeatures":
     from featveil.core import PrivateFeatures
     from featveil.formats.veil import load
 
     features = load(path)
     if not isinstance(features, PrivateFeatures):
-        raise InputError(f"{path} holds raw features: {option} takes private ones")
+        raise InputError(f"{path} holds raw features: {flag} takes private ones")
     return features
 
 

@@ -12,7 +12,7 @@ from featveil.defenses.concealer import last_step
 from featveil.learning.encodings import Encoding, Geometry, cells
 from featveil.learning.inverter_networks import Standard
 from featveil.learning.training import Sample
-from featveil.pipelines.photo_pieces import Piece, Pieces
+from featveil.pipelines.train_parts.photo_pieces import Piece, Pieces
 
 _MOST_VALIDATION = 32
 _STANDARD = 128  # pieces that the mean and spread of rows are taken from
