@@ -13,7 +13,7 @@ import numpy as np
 from featveil.audit.releases import Scheme, concealed_schemes
 from featveil.core import Defense, Features, InputError, Keypoints, Matches, PrivateFeatures, WordSets
 from featveil.core.arrays import Float32, Integers
-from featveil.core.records import Parameter
+from featveil.core.records import Parameter, Record
 from featveil.core.resuming import Report
 from featveil.core.seeding import check_seed, generator, image_generator
 from featveil.databases import Database, builtin, load_database, nearest_words
@@ -139,6 +139,14 @@ def release_generator(images: Images, number: int, scheme: Scheme) -> np.random.
 def homography_settings(settings: Settings, iterations: int) -> dict[str, Parameter]:
     """What all records of one file state."""
     return {**settings.shared(), "iterations": iterations, "pixels": CORRECT_PIXELS}
+
+
+def private_features(record: Record) -> float:
+    """How many the private image of a pair has."""
+    counts = record.parameters["features"]
+    if not isinstance(counts, list) or len(counts) != 2:
+        raise InputError("a record of an image pair has two numbers of features: this file is damaged")
+    return float(counts[1])
 
 
 def check_iterations(iterations: int) -> None:

@@ -55,6 +55,7 @@ from featveil.lab.scenes import (
     check_finite,
     check_iterations,
     homography_settings,
+    private_features,
     quantised,
     release_generator,
     short,
@@ -337,14 +338,6 @@ def _row(records: Sequence[Record]) -> WordsRow:
         correct=mean["correct"],
         pairs=len(records),
     )
-
-
-def private_features(record: Record) -> float:
-    """How many the private image of a pair has."""
-    counts = record.parameters["features"]
-    if not isinstance(counts, list) or len(counts) != 2:
-        raise InputError("a record of an image pair has two numbers of features: this file is damaged")
-    return float(counts[1])
 
 
 def tables_of(rows: Sequence[WordsRow]) -> dict[str, list[WordsRow]]:
