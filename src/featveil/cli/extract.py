@@ -11,10 +11,17 @@ import typer
 from featveil.cli.console import Json, complain, progress, show
 from featveil.core.errors import FeatveilError, InputError
 from featveil.core.files import check_folder, make_folder
+from featveil.pipelines.sources import HDF5 as HDF5
+from featveil.pipelines.sources import add_named as add_named
+from featveil.pipelines.sources import check_kind as check_kind
+from featveil.pipelines.sources import extracted as extracted
+from featveil.pipelines.sources import extracted_by as extracted_by
+from featveil.pipelines.sources import has_images as has_images
+from featveil.pipelines.sources import named_images as named_images
+from featveil.pipelines.sources import read_features as read_features
 
 if TYPE_CHECKING:
-    from featveil.core import Features, PrivateFeatures
-    from featveil.extractors import Extractor
+    from featveil.core import Features
 
 Kind = Annotated[str, typer.Option(help="Descriptor kind for images: sift or rootsift.")]
 MaxFeatures = Annotated[int, typer.Option(min=1, help="Strongest features to keep of each image.")]
@@ -23,7 +30,6 @@ Report = Callable[[int, int], None]
 
 Made = TypeVar("Made")
 
-HDF5 = (".h5", ".hdf5")
 _NOT_FOLDERS = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".npz", ".npy", ".safetensors", ".db")
 _FIRST_BATCH = 16
 
@@ -69,16 +75,6 @@ def extract(
     finish(work, out, {"kind": kind, "features": work.features}, json)
 
 
-def check_kind(kind: str) -> None:
-    """Raise InputError for a descriptor kind that no image has by itself: a network also needs its weights."""
-    from featveil.extractors import EXTRACTORS, NETWORKS
-
-    if kind in NETWORKS:
-        raise InputError(f"{kind} is a network: extract its features first (featveil extract --weights)")
-    if kind not in EXTRACTORS:
-        raise InputError(f"unknown descriptor kind {kind!r}: use one of {', '.join(EXTRACTORS)}")
-
-
 class Work(Generic[Made]):
     """Counts what was done, skipped and failed; a failure is shown at once."""
 
@@ -116,67 +112,6 @@ def finish(work: Work[Any], out: Path, more: dict[str, object], json: bool, note
     show({**counts, **more}, json, f"{text}\n{note}" if note else text)
     if work.failed:
         raise typer.Exit(1)
-
-
-def extracted(path: Path, kind: str, max_features: int) -> "Features":
-    """The features of an image file; raises InputError when there are none."""
-    from featveil.extractors import make_extractor
-
-    return extracted_by(make_extractor(kind, max_features), path)
-
-
-def extracted_by(extractor: "Extractor", path: Path) -> "Features":
-    """What an extractor finds in an image file; raises InputError when that is nothing."""
-    from featveil.extractors import read_image
-
-    features = extractor.extract(read_image(path))
-    if len(features) == 0:
-        raise InputError(f"{path} has no features: use an image with more texture")
-    return features
-
-
-def read_features(path: Path, kind: str, max_features: int) -> "Features | PrivateFeatures":
-    """What a .veil file holds, or what is found in an image file; raises InputError when that is nothing."""
-    if path.suffix.lower() != ".veil":
-        return extracted(path, kind, max_features)
-    from featveil.formats.veil import load
-
-    features = load(path)
-    if len(features) == 0:
-        raise InputError(f"{path} has no features")
-    return features
-
-
-def named_images(sources: list[Path]) -> dict[str, Path]:
-    """Image files by a name that is unique: the file name, or the path under the folder that was given."""
-    from featveil.extractors import image_files
-
-    found: dict[str, Path] = {}
-    for source in sources:
-        if source.is_dir():
-            add_named(found, {path.relative_to(source).as_posix(): path for path in image_files(source)})
-        elif source.exists():
-            add_named(found, {source.name: source})
-        else:
-            raise InputError(f"there is no image or folder {source}")
-    return found
-
-
-def has_images(folder: Path) -> bool:
-    """Whether there is an image anywhere in `folder`."""
-    from featveil.extractors import image_files
-
-    try:
-        return bool(image_files(folder))
-    except InputError:
-        return False
-
-
-def add_named(found: dict[str, Path], more: dict[str, Path]) -> None:
-    """Add `more` to `found`; raises InputError when a name is taken."""
-    for name, path in more.items():
-        if found.setdefault(name, path) != path:
-            raise InputError(f"{found[name]} and {path} would both be written as {name}: use two folders")
 
 
 def targets(names: list[str], out: Path) -> dict[str, Path]:
