@@ -62,7 +62,7 @@ def test_every_named_attack_is_there_and_takes_such_releases(kind: str) -> None:
     named = set()
     for defense, keep_geometry, apart in itertools.product(every_defense(), (False, True), (False, True)):
         for weakness in lint(kind, defense, keep_geometry=keep_geometry, apart=apart):
-            assert weakness.attack in ATTACKS
+            assert weakness.attack is not None and weakness.attack in ATTACKS
             assert sent[defense.spec()["name"]] in ATTACKS[weakness.attack].breaks
             assert weakness.choice in weakness.message and weakness.advice in weakness.message
             assert f"the {weakness.attack} attack" in weakness.message and "\n" not in weakness.message

@@ -1,7 +1,5 @@
 """PrivateFeatures -> Guess: one file per attack, each saying what its adversary knows, and `chance`."""
 
-from typing import Any
-
 import numpy as np
 
 from featveil.attacks.chance import Chance
@@ -24,6 +22,7 @@ from featveil.attacks.unconceal import Unconceal, in_two_steps, network_of
 from featveil.attacks.unmix import Unmix
 from featveil.attacks.vertex import Vertex
 from featveil.core import Descriptors, InputError, PrivateFeatures, base_kind
+from featveil.registry import ATTACKS
 
 __all__ = [
     "ATTACKS",
@@ -55,30 +54,6 @@ __all__ = [
     "known_to",
     "needs_of",
 ]
-
-ATTACKS: dict[str, Any] = {
-    method.name: method
-    for method in (
-        Chance,
-        Read,
-        Mean,
-        NearestNeighbour,
-        Oracle,
-        DatabaseAttack,
-        Unmix,
-        Clustering,
-        ClosestPair,
-        Inlier,
-        Lattice,
-        Vertex,
-        Relift,
-        Overlap,
-        Discriminator,
-        Posterior,
-        WordOverlap,
-        Unconceal,
-    )
-}
 
 
 def attack(

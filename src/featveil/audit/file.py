@@ -13,7 +13,7 @@ Everything is optional but folder and name. Paths are relative to the file.
 
 import dataclasses
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import NoneType, UnionType
@@ -163,7 +163,7 @@ def _methods(entries: Entries, path: Path) -> Iterator[Any]:
         yield method
 
 
-def _fields(table: Entries, registry: dict[str, Any], what: str, place: str) -> dict[str, Any]:
+def _fields(table: Entries, registry: Mapping[str, Any], what: str, place: str) -> dict[str, Any]:
     """The types of the fields of the method that a table names, without a pool: that one has a table of its own."""
     name = _typed(table, "name", str, place)
     if name not in registry:

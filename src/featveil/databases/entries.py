@@ -22,6 +22,8 @@ from featveil.core.features import check_kind
 Values = NDArray[np.uint8] | NDArray[np.float32]
 Card = dict[str, Any]
 
+# One option of commands, whatever a method calls what it takes from the file.
+DATABASE_OPTION: dict[str, Any] = {"flags": ("--database", "--codebook"), "shown": "the built-in one"}
 QUANTIZED_KINDS = frozenset({"sift", "rootsift"})
 _QUANTIZATION = 512
 # Outside these norms a float32 square under- or overflows.

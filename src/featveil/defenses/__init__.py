@@ -1,7 +1,5 @@
 """Points -> Descriptors: one file per defense, and the one function that makes a release."""
 
-from typing import Any
-
 import numpy as np
 
 from featveil.core import (
@@ -26,6 +24,7 @@ from featveil.defenses.naive import Naive
 from featveil.defenses.selection import lying_apart
 from featveil.defenses.subset import Subset
 from featveil.formats.network_files import load_network, save_network
+from featveil.registry import DEFENSES
 
 __all__ = [
     "DEFENSES",
@@ -50,16 +49,6 @@ __all__ = [
     "save_network",
     "summarize_weaknesses",
 ]
-
-DEFENSES: dict[str, Any] = {
-    "identity": Identity,
-    "lifting": Lifting,
-    "hardened": Hardened,
-    "subset": Subset,
-    "metric": Metric,
-    "naive": Naive,
-    "concealer": Concealer,
-}
 
 
 def privatize(

@@ -29,6 +29,7 @@ from featveil.core import (
 )
 from featveil.core.arrays import Integers
 from featveil.core.kinds import concealed_kind
+from featveil.core.options import option
 from featveil.databases import Database, builtin, conceal_database
 from featveil.defenses.lifting import Lifting
 from featveil.defenses.metric import Metric
@@ -48,8 +49,10 @@ class Concealer:
     codebook that `then` has may be a raw one: it is concealed.
     """
 
-    network: ConcealingNetwork | None = None
-    then: Then | None = None
+    network: ConcealingNetwork | None = option(
+        None, help="file of its network.", flags=("--concealer",), shown="the built-in one of the kind"
+    )
+    then: Then | None = option(None, help="the defense that follows it, with its own options.")
 
     def __post_init__(self) -> None:
         if not isinstance(self.network, ConcealingNetwork | None):

@@ -24,6 +24,7 @@ import numpy as np
 from featveil.core import Guarantee, InputError, NotFittedError, Points, Randomness, Spec, Subspaces
 from featveil.core.arrays import Float32, Float64, Integers
 from featveil.core.keyed import KeyedDraws
+from featveil.core.options import option
 from featveil.defenses.balance import Balance
 from featveil.defenses.lifting import INDEPENDENT, redraw
 from featveil.distances.orthonormal import orthonormalise
@@ -37,9 +38,13 @@ _CHUNK = 1024
 class Hardened:
     """Lift through `confounders` descriptors of a private `pool`, to subspaces of `dimension`."""
 
-    confounders: int = 4
-    dimension: int = 16
-    pool: Pool | None = None
+    confounders: int = option(4, help="real descriptors that each is hidden among.")
+    dimension: int = option(16, help="dimension of the subspaces.")
+    pool: Pool | None = option(
+        None,
+        help="pool of the device's own photographs (featveil pool create).",
+        needed="descriptors that only this device has: see featveil pool create",
+    )
 
     def __post_init__(self) -> None:
         for name in ("confounders", "dimension"):

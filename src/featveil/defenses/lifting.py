@@ -14,7 +14,9 @@ import numpy as np
 
 from featveil.core import Guarantee, InputError, NotFittedError, Points, PrivacyError, Randomness, Spec, Subspaces
 from featveil.core.arrays import Float64, Integers
+from featveil.core.options import option
 from featveil.databases import Database, builtin
+from featveil.databases.entries import DATABASE_OPTION
 from featveil.defenses.confounders import STRATEGIES, Confounders, confounders_for
 from featveil.distances.orthonormal import orthonormalise, remove_span
 
@@ -32,11 +34,11 @@ class Lifting:
     1 on descriptors of one norm, where two points of the line fit and one is usually implausible.
     """
 
-    strategy: str = "sub-hybrid"
-    dimension: int = 4
-    random_share: float | None = None
-    database: Database | None = None
-    allow_line: bool = False
+    strategy: str = option("sub-hybrid", help="random, adversarial, hybrid, sub-adversarial or sub-hybrid.")
+    dimension: int = option(4, help="dimension of the subspaces.")
+    random_share: float | None = option(None, help="share of random directions.", shown="the strategy's")
+    database: Database | None = option(None, help="file of the database that it draws from.", **DATABASE_OPTION)
+    allow_line: bool = option(False, help="permit dimension 1, which hides almost nothing.")
 
     def __post_init__(self) -> None:
         if self.strategy not in STRATEGIES:

@@ -20,9 +20,12 @@ from numpy.typing import NDArray
 from featveil.core import Guarantee, InputError, NotFittedError, Points, Randomness, Spec, WordSets
 from featveil.core.arrays import Float64, Integers
 from featveil.core.draws import below, distinct
+from featveil.core.options import option
 from featveil.databases import Database
 from featveil.databases.codebooks import check_codebook, check_comparable
 from featveil.defenses.subset import (
+    CODEBOOK,
+    EPSILON,
     check_epsilon,
     check_subset_size,
     codebook_for,
@@ -48,9 +51,9 @@ class Metric:
     Drawing takes time in proportion to the codebook for each descriptor, where that of Subset hardly depends on it.
     """
 
-    epsilon: float
-    subset_size: int = 1
-    codebook: Database | None = None
+    epsilon: float = option(**EPSILON)
+    subset_size: int = option(1, help="words sent for each descriptor.")
+    codebook: Database | None = option(None, **CODEBOOK)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", check_epsilon(self.epsilon))

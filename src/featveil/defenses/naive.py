@@ -14,8 +14,9 @@ import numpy as np
 
 from featveil.core import Guarantee, InputError, Points, Randomness, Spec
 from featveil.core.arrays import Integers
+from featveil.core.options import option
 from featveil.databases.entries import QUANTIZED_KINDS, quantized
-from featveil.defenses.subset import check_epsilon, subset_coin
+from featveil.defenses.subset import EPSILON, check_epsilon, subset_coin
 
 _BYTE = 256
 
@@ -24,7 +25,7 @@ _BYTE = 256
 class Naive:
     """Randomised response over all vectors of d bytes: the descriptor, or with what is left any other one."""
 
-    epsilon: float
+    epsilon: float = option(**EPSILON)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", check_epsilon(self.epsilon))

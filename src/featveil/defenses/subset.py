@@ -12,17 +12,24 @@ from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import cached_property
 from numbers import Integral, Real
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
 from featveil.core import Guarantee, InputError, NotFittedError, Points, Randomness, Spec, WordSets
 from featveil.core.arrays import Integers
 from featveil.core.draws import Coin, distinct
+from featveil.core.options import option
 from featveil.databases import Database, builtin, nearest_words
 from featveil.databases.codebooks import check_codebook
+from featveil.databases.entries import DATABASE_OPTION
 
 LARGEST_EPSILON = 1000.0
+EPSILON: dict[str, Any] = {
+    "help": "bound on the leakage of each descriptor.",
+    "needed": "the bound on what a descriptor leaks: see featveil subset plan",
+}
+CODEBOOK: dict[str, Any] = {"help": "file of the codebook.", **DATABASE_OPTION}
 LARGEST_SUBSET = 1024  # drawing a set takes time in proportion to its square from about the root of K on
 _SPARE_BITS = 96  # of the coin, beyond those that number the words
 _SPARE_DIGITS = 60  # of e^epsilon, likewise
@@ -36,9 +43,9 @@ class Subset:
     sends the nearest word: quantisation, which guarantees nothing. A `subset_size` of 1 is randomised response.
     """
 
-    epsilon: float
-    subset_size: int = 2
-    codebook: Database | None = None
+    epsilon: float = option(**EPSILON)
+    subset_size: int = option(2, help="words sent for each descriptor.")
+    codebook: Database | None = option(None, **CODEBOOK)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", check_epsilon(self.epsilon))
