@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import featveil as fv
-from featveil.cli import extract as command
 from featveil.formats import hloc
+from featveil.pipelines import extract as extracting
 
 
 def test_one_image_to_one_file(run: Any, image: Path, tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_a_folder_is_not_named_like_a_file(refused: Any, image: Path, tmp_path: 
 def test_hloc_file_is_added_to(
     run: Any, image: Path, shifted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(command, "_FIRST_BATCH", 1)
+    monkeypatch.setattr(extracting, "_FIRST_BATCH", 1)
     out = tmp_path / "features.h5"
     assert run("extract", image, "--out", out, "--format", "hloc").exit_code == 0
     result = run("extract", image, shifted, "--out", out, "--format", "hloc", "--json")

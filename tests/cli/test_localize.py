@@ -17,7 +17,7 @@ from featveil.formats.poses import read_poses
 from featveil.geometry.absolute_pose import Localized
 from featveil.geometry.sfm import triangulate
 from featveil.metrics import pose_errors
-from featveil.pipelines.localize import Localizer
+from featveil.pipelines.localizer import Localizer
 from rooms import STEADY, Room, RoomFiles
 
 QUERY = "view02.png"
@@ -248,7 +248,7 @@ def test_ctrl_c_leaves_the_old_files(
         if len(calls) == 2:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("featveil.cli.cameras.KnownCameras.find", stop)
+    monkeypatch.setattr("featveil.pipelines.sources.KnownCameras.find", stop)
     result = run(*command)
     assert result.exit_code == 130 and "Traceback" not in result.output
     assert {path: path.read_bytes() for path in out.parent.iterdir()} == before
@@ -266,6 +266,6 @@ def test_without_pycolmap(
 def test_a_large_map_needs_pairs(
     refused: Any, room: Room, files: RoomFiles, out: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("featveil.cli.localize._FEW", 5)
+    monkeypatch.setattr("featveil.pipelines.localize._FEW", 5)
     command = ("localize", files.lifted, "--model", room.model, "--features", files.raw, "--out", out)
     assert "the map has 6 images: say with --pairs" in refused(*command)

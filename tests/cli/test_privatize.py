@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import featveil as fv
-from featveil.cli.extract import targets
 from featveil.formats import hloc
+from featveil.pipelines.outputs import targets
 
 
 @pytest.fixture

@@ -90,7 +90,7 @@ def test_bad_settings(refused: Any, image: Path, shifted: Path, tmp_path: Path) 
     assert "needs --epsilon" in refused(*command, "--defense", "subset")
     assert "--dimension does not belong to subset" in refused(*command, *subset("--dimension", 4))
     assert "--epsilon does not belong to lifting" in refused(*command, "--epsilon", 10)
-    assert "(--codebook) does not belong to naive" in refused(
+    assert "--database does not belong to naive" in refused(
         *command, "--defense", "naive", "--epsilon", 10, "--database", image
     )
     assert "unknown rule" in refused("match", _words(tmp_path), shifted, "--rule", "bogus")

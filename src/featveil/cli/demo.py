@@ -10,10 +10,10 @@ import typer
 
 from featveil.cli.console import Json, progress, show
 from featveil.cli.demo_results import demo_facts, demo_text
-from featveil.cli.extract import extracted
-from featveil.cli.match import SAMPLES_FOR_WORDS, shared_part
 from featveil.core.errors import FeatveilError, InputError
 from featveil.core.files import check_folder, make_folder, replacing
+from featveil.pipelines.match import SAMPLES_FOR_WORDS, shared_part
+from featveil.pipelines.sources import extracted
 
 if TYPE_CHECKING:
     from featveil.core import Features, PrivateFeatures

@@ -23,6 +23,7 @@ from featveil.cli.train import (
     Seed,
     Threads,
     Weights,
+    app,
     start_file,
     stoppable_training,
 )
@@ -42,6 +43,7 @@ class PresetName(StrEnum):
     paper = "paper"
 
 
+@app.command()
 def concealer(
     images: Images,
     patches: Annotated[Path, typer.Option(help="Patch set: UBC PhotoTour, or made by featveil patches build.")],

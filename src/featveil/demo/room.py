@@ -12,8 +12,8 @@ from featveil.extractors import extract
 from featveil.geometry.models import SparseModel
 from featveil.geometry.sfm import Mapping3D
 from featveil.metrics import align_poses, pose_errors
-from featveil.pipelines.localize import Localizer
-from featveil.pipelines.map import MapOptions, build
+from featveil.pipelines.localizer import Localizer
+from featveil.pipelines.map_building import MapOptions, build_map
 
 VIEWS, SIZE, FEATURES = 10, (480, 360), 800
 QUERY = VIEWS // 2
@@ -56,7 +56,7 @@ def _mapped(scene: RenderedScene, sent: Mapping[str, Features | PrivateFeatures]
     options = MapOptions(mapping=Mapping3D(refine_intrinsics=False))
     cameras = {name: scene.cameras[name] for name in sent}
     with tempfile.TemporaryDirectory() as folder:
-        return build(list(sent), sent.__getitem__, Path(folder) / "map", cameras=cameras, options=options).model
+        return build_map(list(sent), sent.__getitem__, Path(folder) / "map", cameras=cameras, options=options).model
 
 
 def _localized(

@@ -19,7 +19,8 @@ from featveil.lab.matching import Settings
 from featveil.lab.scene_releases import RAW, SceneReleases, hardened, lifted, quantised, subsets
 from featveil.matching import MatchOptions
 from featveil.metrics import align_poses, pose_errors
-from featveil.pipelines.map import BuiltMap, MapOptions, build
+from featveil.pipelines.map_building import BuiltMap, MapOptions
+from featveil.pipelines.map_building import build_map as build
 
 TASK = "mapping"
 METRIC = "registered images, points, track length, reprojection error"

@@ -12,9 +12,9 @@ from featveil.defenses import Lifting, Subset, privatize
 from featveil.geometry.absolute_pose import Localized, PoseSearch
 from featveil.matching import MatchOptions, as_words
 from featveil.metrics import align_poses, pose_errors
-from featveil.pipelines import localize as localizing
-from featveil.pipelines.localize import LocalizeOptions, Localizer
-from featveil.pipelines.map import Read
+from featveil.pipelines import localizer as localizing
+from featveil.pipelines.localizer import LocalizeOptions, Localizer
+from featveil.pipelines.map_building import Read
 from rooms import Room
 
 HOW = LocalizeOptions(search=PoseSearch(seed=0))
