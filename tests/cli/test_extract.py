@@ -26,8 +26,8 @@ def test_a_smaller_contrast_threshold_finds_more(run: Any, refused: Any, image: 
         result = run("extract", image, "--out", out, "--max-features", 9999, "--contrast-threshold", threshold)
         assert result.exit_code == 0, result.output
     assert len(fv.load(tmp_path / "0.1.veil")) < len(fv.load(tmp_path / "0.001.veil"))
-    told = refused("extract", image, "--out", tmp_path / "a.veil", "--contrast-threshold", "-1")
-    assert "contrast_threshold must be a number of at least 0" in told
+    message = refused("extract", image, "--out", tmp_path / "a.veil", "--contrast-threshold", "-1")
+    assert "contrast_threshold must be a number of at least 0" in message
 
 
 def test_a_folder_keeps_its_tree_and_a_second_run_skips(run: Any, image: Path, shifted: Path, tmp_path: Path) -> None:

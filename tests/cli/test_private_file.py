@@ -32,9 +32,9 @@ def out(tmp_path: Path) -> Path:
 @pytest.fixture
 def ledger(tmp_path: Path) -> fv.Ledger:
     """A budget for three images and a half."""
-    made = fv.Ledger(tmp_path / "ledger.sqlite")
-    made.set_budget("ann", 3.5 * N * 2)
-    return made
+    budgets = fv.Ledger(tmp_path / "ledger.sqlite")
+    budgets.set_budget("ann", 3.5 * N * 2)
+    return budgets
 
 
 def account(ledger: fv.Ledger) -> tuple[object, ...]:

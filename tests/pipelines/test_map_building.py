@@ -37,7 +37,7 @@ def built(room: Room, out: Path, names: Sequence[str] | None = None) -> map_buil
 
 def test_the_same_map_as_step_by_step(room: Room, tmp_path: Path) -> None:
     stages: list[tuple[str, int, int]] = []
-    made = build_map(
+    result = build_map(
         room.names,
         room.features.__getitem__,
         tmp_path / "new" / "map",
@@ -45,13 +45,13 @@ def test_the_same_map_as_step_by_step(room: Room, tmp_path: Path) -> None:
         options=HOW,
         report=lambda *stage: stages.append(stage),
     )
-    assert made.pairs == 15 and made.verified == room.verified
-    assert made.model.views.keys() == room.map.views.keys()
-    assert (made.model.points == room.map.points).all()
+    assert result.pairs == 15 and result.verified == room.verified
+    assert result.model.views.keys() == room.map.views.keys()
+    assert (result.model.points == room.map.points).all()
     assert [stage for stage in stages if stage[0] == "matching"] == [("matching", done, 15) for done in range(16)]
     assert ("verifying", 0, 15) in stages and stages[-1] == ("mapping", 6, 6)
     stored = read_model(tmp_path / "new" / "map")
-    assert sorted(stored.points.tolist()) == sorted(made.model.points.tolist())
+    assert sorted(stored.points.tolist()) == sorted(result.model.points.tolist())
 
 
 def test_features_are_read_once_for_all_pairs(room: Room, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,8 +68,8 @@ def test_features_are_read_once_for_all_pairs(room: Room, tmp_path: Path, monkey
 
 def test_only_the_pairs_that_were_named(room: Room, tmp_path: Path) -> None:
     pairs: list[Pair] = [(room.names[1], room.names[0]), (room.names[1], room.names[2])]
-    count, found = match_and_verify(room.names, room.features.__getitem__, tmp_path, pairs=pairs, options=HOW)
-    assert (count, found.pairs) == (2, 2)
+    count, verified = match_and_verify(room.names, room.features.__getitem__, tmp_path, pairs=pairs, options=HOW)
+    assert (count, verified.pairs) == (2, 2)
     assert matched_pairs(tmp_path / DATABASE) == {*pairs, *((two, one) for one, two in pairs)}
     assert stored_images(tmp_path / DATABASE) == set(room.names)
 
@@ -110,11 +110,11 @@ def test_a_build_that_was_stopped_goes_on(
     assert [path.name for path in tmp_path.iterdir()] == [DATABASE]
     assert len(matched_pairs(tmp_path / DATABASE)) == 2 * 7
     again = watched(monkeypatch)
-    made = built(room, tmp_path, names)
+    result = built(room, tmp_path, names)
     assert again.calls == 3
-    assert made.pairs == made.verified.pairs == 10 and len(made.model.views) == 5
+    assert result.pairs == result.verified.pairs == 10 and len(result.model.views) == 5
     again = watched(monkeypatch)
-    assert (built(room, tmp_path, names).model.points == made.model.points).all()
+    assert (built(room, tmp_path, names).model.points == result.model.points).all()
     assert again.calls == 0
 
 
