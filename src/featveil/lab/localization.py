@@ -27,8 +27,8 @@ from featveil.lab import scenes
 from featveil.lab.scenes import RAW, SceneReleases, lifted, quantised, subsets
 from featveil.matching import MatchOptions, as_words
 from featveil.metrics import pose_errors
-from featveil.pipelines.localize import LocalizeOptions, Localizer
-from featveil.pipelines.map import DATABASE, MapOptions, match_and_verify
+from featveil.pipelines.localizer import LocalizeOptions, Localizer
+from featveil.pipelines.map_building import DATABASE, MapOptions, match_and_verify
 
 TASK = "localization"
 METRIC = "rotation and centre error"

@@ -51,7 +51,8 @@ from featveil.lab.scenes import (
 )
 from featveil.matching import MatchOptions
 from featveil.metrics import align_poses, pose_errors
-from featveil.pipelines.map import MapOptions, build
+from featveil.pipelines.map_building import MapOptions
+from featveil.pipelines.map_building import build_map as build
 from featveil.plotting.figures import LEVELS, blank_figure, quiet, write_figure
 
 if TYPE_CHECKING:
