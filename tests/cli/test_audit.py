@@ -118,7 +118,7 @@ def test_without_matplotlib_there_is_no_figure(
     def missing(*arguments: Any) -> None:
         raise MissingExtraError("matplotlib", "plots")
 
-    monkeypatch.setattr("featveil.audit.frontier.draw_frontier", missing)
+    monkeypatch.setattr("featveil.audit.run.draw_frontier", missing)
     (out / "frontier.png").unlink(missing_ok=True)
     result = run("audit", small, "--out", out, "--processes", 1)
     assert result.exit_code == 0 and "frontier.png was not drawn" in result.stderr
