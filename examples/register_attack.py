@@ -10,7 +10,6 @@ from typing import ClassVar
 import numpy as np
 
 import featveil as fv
-from featveil.attacks.knowledge import Guess, Knowledge
 
 
 @fv.register
@@ -31,10 +30,10 @@ class Offset:
     uses: ClassVar[tuple[str, ...]] = ()
     alone: ClassVar[bool] = True
 
-    def run(self, seen: fv.PrivateFeatures, knowledge: Knowledge, rng: np.random.Generator) -> Guess:
+    def run(self, seen: fv.PrivateFeatures, knowledge: fv.Knowledge, rng: np.random.Generator) -> fv.Guess:
         """One guess for each private feature."""
         assert isinstance(seen.descriptors, fv.Subspaces)
-        return Guess.all_of(seen.descriptors.offset)
+        return fv.Guess.all_of(seen.descriptors.offset)
 
 
 def main(photo: str) -> None:
@@ -42,7 +41,7 @@ def main(photo: str) -> None:
     features = fv.extract(photo, max_features=200)
     private = fv.privatize(features, fv.Lifting(dimension=4))
     for name in ("chance", "offset", "mean", "nearest"):
-        outcome = fv.attack(private, name, truth=features)
+        outcome = fv.leakage(private, features, name)
         print(f"{name:8} {outcome.leakage.below_near:6.1%} of the features recovered")
 
 

@@ -11,9 +11,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 import featveil as fv
-from featveil.attacks.knowledge import Guess, Knowledge
 from featveil.core import Randomness, Spec
-from featveil.core.options import option
 
 
 @dataclass(frozen=True)
@@ -27,7 +25,7 @@ class Largest:
     """
 
     name: ClassVar[str] = "largest"
-    kept: int = option(32, help="components that are sent of each descriptor.")
+    kept: int = fv.option(32, help="components that are sent of each descriptor.")
 
     def __post_init__(self) -> None:
         if type(self.kept) is not int or self.kept < 1:
@@ -72,7 +70,7 @@ class Refill:
     uses: ClassVar[tuple[str, ...]] = ()
     alone: ClassVar[bool] = True
 
-    def run(self, seen: fv.PrivateFeatures, knowledge: Knowledge, rng: np.random.Generator) -> Guess:
+    def run(self, seen: fv.PrivateFeatures, knowledge: fv.Knowledge, rng: np.random.Generator) -> fv.Guess:
         """One guess for each private feature."""
         assert knowledge.database is not None and isinstance(seen.descriptors, fv.Points)
         released, known = seen.descriptors.values, knowledge.database.points()
@@ -81,4 +79,4 @@ class Refill:
             sent = values != 0
             likest = known[((known[:, sent] - values[sent]) ** 2).sum(axis=1).argmin()]
             guess[row, ~sent] = likest[~sent]
-        return Guess.all_of(guess)
+        return fv.Guess.all_of(guess)

@@ -31,6 +31,9 @@ from featveil.core.version import VERSION
 
 if TYPE_CHECKING:
     from featveil import distances
+    from featveil.attacks.knowledge import Attack, Guess, Knowledge
+    from featveil.audit.run import audit
+    from featveil.core.options import option
     from featveil.databases import Database, builtin, load_database, save_database
     from featveil.defenses import (
         Concealer,
@@ -47,12 +50,18 @@ if TYPE_CHECKING:
     from featveil.extractors import extract
     from featveil.formats.veil import load, save
     from featveil.matching import NearestMatcher, WordMatcher, match
+    from featveil.pipelines.direct import attack, invert, leakage, public_knowledge
+    from featveil.pipelines.localizer import LocalizeOptions, Localizer
+    from featveil.pipelines.map_building import MapOptions, build_map
+    from featveil.registry import register
     from featveil.stores.ledger import Ledger
     from featveil.stores.pool import Pool
+    from featveil.stores.templates import TemplateStore
 
 __version__ = VERSION
 
 __all__ = [
+    "Attack",
     "Concealer",
     "ConcealingNetwork",
     "Database",
@@ -63,12 +72,17 @@ __all__ = [
     "FeatveilError",
     "FormatError",
     "Guarantee",
+    "Guess",
     "Hardened",
     "Identity",
     "InputError",
     "Keypoints",
+    "Knowledge",
     "Ledger",
     "Lifting",
+    "LocalizeOptions",
+    "Localizer",
+    "MapOptions",
     "Matches",
     "Metric",
     "MissingExtraError",
@@ -82,50 +96,75 @@ __all__ = [
     "SecureRandomness",
     "Subset",
     "Subspaces",
+    "TemplateStore",
     "WordMatcher",
     "WordSets",
+    "attack",
+    "audit",
+    "build_map",
     "builtin",
     "builtin_concealer",
     "distances",
     "extract",
+    "invert",
+    "leakage",
     "load",
     "load_database",
     "load_network",
     "match",
+    "option",
     "privatize",
+    "public_knowledge",
+    "register",
     "save",
     "save_database",
 ]
 
 _HOMES = {
+    "Attack": "featveil.attacks.knowledge",
     "Concealer": "featveil.defenses",
     "Database": "featveil.databases",
+    "Guess": "featveil.attacks.knowledge",
     "Hardened": "featveil.defenses",
     "Identity": "featveil.defenses",
+    "Knowledge": "featveil.attacks.knowledge",
     "Ledger": "featveil.stores.ledger",
     "Lifting": "featveil.defenses",
+    "LocalizeOptions": "featveil.pipelines.localizer",
+    "Localizer": "featveil.pipelines.localizer",
+    "MapOptions": "featveil.pipelines.map_building",
     "Metric": "featveil.defenses",
     "Naive": "featveil.defenses",
     "NearestMatcher": "featveil.matching",
     "Pool": "featveil.stores.pool",
     "Subset": "featveil.defenses",
+    "TemplateStore": "featveil.stores.templates",
     "WordMatcher": "featveil.matching",
+    "attack": "featveil.pipelines.direct",
+    "build_map": "featveil.pipelines.map_building",
     "builtin": "featveil.databases",
     "builtin_concealer": "featveil.defenses",
     "extract": "featveil.extractors",
+    "invert": "featveil.pipelines.direct",
+    "leakage": "featveil.pipelines.direct",
     "load": "featveil.formats.veil",
     "load_database": "featveil.databases",
     "load_network": "featveil.defenses",
     "match": "featveil.matching",
+    "option": "featveil.core.options",
     "privatize": "featveil.defenses",
+    "public_knowledge": "featveil.pipelines.direct",
+    "register": "featveil.registry",
     "save": "featveil.formats.veil",
     "save_database": "featveil.databases",
 }
 
+_PACKAGES = ("audit", "distances")  # the first can be called
+
 
 def __getattr__(name: str) -> Any:
-    if name == "distances":
-        return import_module("featveil.distances")
+    if name in _PACKAGES:
+        return import_module(f"featveil.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'featveil' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

@@ -6,6 +6,7 @@ parameters everywhere: options of commands, keys of audit files, arguments in Py
 """
 
 import dataclasses
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from importlib import import_module
@@ -20,6 +21,7 @@ from featveil.formats.network_files import load_network
 from featveil.stores.pool import Pool
 
 ALL = "all"
+_log = logging.getLogger(__name__)
 _WORDS = {str: "text", Database: "a file name", ConcealingNetwork: "a file name", Pool: "a file name"}
 _LOADERS: dict[type, Callable[..., Any]] = {Database: load_database, ConcealingNetwork: load_network, Pool: Pool}
 
@@ -199,7 +201,7 @@ def defense_options(names: Iterable[str] | None = None) -> type:
     names = list(DEFENSES) if names is None else list(names)
     spelled: dict[tuple[str, ...], list[tuple[str, Parameter]]] = {}
     for name in names:
-        for parameter in DEFENSES.parameters(name).values():
+        for parameter in _parameters(name).values():
             spelled.setdefault(parameter.flags, []).append((name, parameter))
     fields = [
         (_field_name(flags), _offered(uses[0][1]), option(None, **_described(flags, uses)))
@@ -246,6 +248,15 @@ def make_attacks(names: Iterable[str], settings: Iterable[str] = ()) -> list[Any
         owner, field, value = _setting(setting, chosen)
         given[owner][field] = value
     return [ATTACKS[name](**given[name]) for name in chosen]
+
+
+def _parameters(name: str) -> dict[str, Parameter]:
+    """Those of a defense; none, with a warning, of one that another package brings and that cannot be loaded."""
+    try:
+        return DEFENSES.parameters(name)
+    except InputError as error:
+        _log.warning("%s", error)
+        return {}
 
 
 def _setting(text: str, chosen: list[str]) -> tuple[str, str, Any]:

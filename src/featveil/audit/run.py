@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from featveil.audit.audit_tables import audit_markdown
+from featveil.audit.file import read_request
 from featveil.audit.frontier import draw_frontier
 from featveil.audit.gallery import AuditPictures
 from featveil.audit.measuring import Audit, Measuring, Unit, measure_units
@@ -50,8 +51,8 @@ class AuditResult:
 
 
 def audit(
-    request: Request,
-    out: Path,
+    request: Request | str | Path | None,
+    out: str | Path,
     *,
     processes: int | None = None,
     pictures: bool = True,
@@ -60,13 +61,17 @@ def audit(
 ) -> AuditResult:
     """Measure what `request` asks for into the folder `out`, and write report.html, table.md and frontier.png there.
 
+    Example: audit("photos/", "audit/"): a folder of photographs, an audit file, or None for the built-in pictures.
+
     What `out` holds already is not measured again. `processes` are as many as there are cores unless given.
     `pictures` paints what the best attacker of each scheme sees, by `inverter`, a file with one of raw descriptors, or
     the built-in one. `stage` gives a context for each part of the work, "photographs", "audit" and "pictures", with a
     function that is called with what is (done, total). What cannot be read, drawn or painted is logged. Raises
     InputError as `prepare` does, and when `out` holds an audit of something else.
     """
-    processes = _cores() if processes is None else processes
+    processes, out = _cores() if processes is None else processes, Path(out)
+    if not isinstance(request, Request):
+        request = read_request(None if request is None else Path(request))
     if inverter is not None:
         raw_painter(request.settings.kind, inverter)  # before anything is measured
     with stage("photographs") as report:

@@ -49,7 +49,6 @@ def audit(
     Example: featveil audit photos/ --out audit/
     """
     from featveil.audit import run
-    from featveil.audit.file import read_request
 
     @contextmanager
     def stage(name: str) -> Iterator[Report]:
@@ -65,8 +64,7 @@ def audit(
             stderr.print(f"Stopped. The same command goes on from {path}", markup=False, highlight=False)
             raise typer.Exit(130) from None
 
-    request = read_request(what)
-    result = run.audit(request, out, processes=processes, pictures=pictures, inverter=inverter, stage=stage)
+    result = run.audit(what, out, processes=processes, pictures=pictures, inverter=inverter, stage=stage)
     _show(result, out, json)
 
 

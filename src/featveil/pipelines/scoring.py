@@ -18,6 +18,10 @@ from featveil.databases import Database, conceal_database, nearest_words
 from featveil.metrics import Leakage, Truth, align, guess_distances, summarize_leakage
 from featveil.metrics.leakage import MEASURED, METRIC, UNIT
 
+# What a published defense is named after, in this order, and numbers that are not part of its name.
+_NAMED = ("confounders", "dimension", "epsilon", "subset_size")
+_NOT_NAMED = ("random_directions", "lambda")
+
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
@@ -96,12 +100,13 @@ def leakage_record(
 def scheme_name(defense: Spec) -> str:
     """A short name of what a release was made with: sub-hybrid-4, hardened-4-16, subset-10-2, concealer-1-subset-10-2.
 
-    The number after a concealer is its lambda.
+    The number after a concealer is its lambda. Those of a defense of another package come as it publishes them.
     """
     shown: list[SpecValue] = [defense.get("strategy") or sent_by(defense)]
     if "network" in defense:
         shown = ["concealer", defense.get("lambda"), *(shown if "then" in defense else [])]
-    shown += [defense[name] for name in ("confounders", "dimension", "epsilon", "subset_size") if name in defense]
+    shown += [defense[name] for name in _NAMED if name in defense]
+    shown += [value for name, value in defense.items() if name not in (*_NAMED, *_NOT_NAMED) and _is_number(value)]
     return "-".join("infinite" if part is None else f"{part:g}" if _is_number(part) else str(part) for part in shown)
 
 

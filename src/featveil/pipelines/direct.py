@@ -1,0 +1,88 @@
+"""Attack and invert values in memory: what the commands `attack` and `invert` do with files."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from featveil.attacks import Attack, Guess, Knowledge
+from featveil.attacks import attack as run
+from featveil.core import Features, InputError, PrivateFeatures, WordSets
+from featveil.pipelines.adversary import NO_FILES, Adversary
+from featveil.pipelines.scoring import Outcome, run_attack
+from featveil.registry import make_attacks
+
+if TYPE_CHECKING:
+    from featveil.extractors.images import Image
+
+
+def attack(
+    private: PrivateFeatures,
+    method: str | Attack,
+    knowledge: Knowledge | None = None,
+    rng: np.random.Generator | None = None,
+) -> Guess:
+    """What an attack, or the one of that name, makes of `private`: a guess of every hidden descriptor.
+
+    Without `knowledge` the adversary has what comes with featveil: the built-in database, and the lifting database,
+    codebook and network where `private` names the built-in ones. Raises InputError for an unknown name, and when the
+    attack does not apply or misses something that it needs.
+    """
+    return run(private, named_attack(method), public_knowledge(private) if knowledge is None else knowledge, rng)
+
+
+def leakage(
+    private: PrivateFeatures,
+    raw: Features,
+    method: str | Attack,
+    knowledge: Knowledge | None = None,
+    rng: np.random.Generator | None = None,
+) -> Outcome:
+    """How near an attack comes to `raw`, which `private` was made of: its guess, and shares of the features.
+
+    `leakage(...).leakage.below_near` is the share of features that it gets back. The attack sees no more than `attack`
+    gives it. Raises InputError as that does, and when `raw` is not what `private` was made of.
+    """
+    known = public_knowledge(private) if knowledge is None else knowledge
+    return run_attack(private, raw, named_attack(method), known, np.random.default_rng() if rng is None else rng)
+
+
+def public_knowledge(private: PrivateFeatures) -> Knowledge:
+    """What everyone has who has featveil; `dataclasses.replace` adds to it."""
+    return Adversary(NO_FILES).knowledge(private, "")
+
+
+def named_attack(method: str | Attack) -> Attack:
+    """The attack itself, or the one of that name with its usual parameters."""
+    if isinstance(method, str):
+        chosen: list[Attack] = make_attacks([method])
+        if len(chosen) > 1:
+            raise InputError("all names every attack: run them one by one")
+        return chosen[0]
+    if not hasattr(method, "run") or isinstance(method, type):
+        raise InputError(f"expected an attack or its name, got {method!r:.80}")
+    return method
+
+
+def invert(
+    features: Features | PrivateFeatures, inverter: str | Path | None = None, guess: Guess | None = None
+) -> "Image":
+    """The picture (h, w, 3) uint8 that a network paints of features: what an attacker sees who has them.
+
+    `inverter` is a file of `featveil train inverter`; without one the built-in inverter of raw SIFT is used. With a
+    `guess` it paints what an attack made of private features. Raises InputError when the inverter was trained on other
+    descriptors, and says how to get one.
+    """
+    from featveil.pipelines.painters import load_painter, paint, recovered
+
+    seen: Features | PrivateFeatures = features
+    if guess is not None:
+        if not isinstance(features, PrivateFeatures):
+            raise InputError("a guess is of private features: leave it out for raw ones")
+        seen = recovered(features, guess)
+    painter = load_painter(None if inverter is None else Path(inverter), seen.kind)
+    words = None
+    if isinstance(seen, PrivateFeatures) and isinstance(seen.descriptors, WordSets):
+        codebook = public_knowledge(seen).codebook
+        words = None if codebook is None else codebook.points()
+    return paint(seen, painter, words)
