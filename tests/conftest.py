@@ -142,5 +142,5 @@ def files(room: "Room", strecha_room: Path, tmp_path_factory: pytest.TempPathFac
 @pytest.fixture
 def trials_do(monkeypatch: pytest.MonkeyPatch) -> None:
     """No warning that a training has few photographs, or that too short a one has come to nothing."""
-    monkeypatch.setattr("featveil.pipelines.photo_samples._FEW", 1)
-    monkeypatch.setattr("featveil.pipelines.train_concealer._COLLAPSED", 0.0)
+    monkeypatch.setattr("featveil.pipelines.train_parts.photo_samples._FEW", 1)
+    monkeypatch.setattr("featveil.pipelines.train_parts.concealer_training._COLLAPSED", 0.0)

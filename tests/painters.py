@@ -7,7 +7,7 @@ import numpy as np
 from featveil.core import Spec
 from featveil.inverters import Inverter
 from featveil.learning.encodings import STRIDES, Encoding
-from featveil.pipelines.invert import Painter
+from featveil.pipelines.painters import Painter
 
 RAW = Encoding("sift", geometry="either")
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import cv2
 
-from featveil.pipelines.patch_photos import build_patches
-from featveil.pipelines.patches import PatchRecipe
+from featveil.pipelines.patches_parts.patch_photos import build_from_photos
+from featveil.pipelines.patches_parts.patch_sets import PatchRecipe
 from textures import texture
 
 
@@ -16,5 +16,5 @@ def write_patches(folder: Path, pictures: int = 2, first: int = 0, features: int
     for number in range(first, first + pictures):
         cv2.imwrite(str(drawn / f"{number}.png"), texture(number))
     recipe = PatchRecipe(views=2, max_features=features, pairs=100)
-    build_patches({path.name: path for path in drawn.glob("*.png")}, folder, recipe)
+    build_from_photos({path.name: path for path in drawn.glob("*.png")}, folder, recipe)
     return folder

@@ -8,8 +8,8 @@ import cv2
 import numpy as np
 
 from featveil.datasets.textures import draw_posters
-from featveil.pipelines.photo_pieces import Part
-from featveil.pipelines.photo_samples import part_of
+from featveil.pipelines.train_parts.photo_pieces import Part
+from featveil.pipelines.train_parts.photo_samples import part_of
 
 
 @cache

@@ -20,7 +20,7 @@ from featveil.core import InputError, Points, PrivateFeatures, Subspaces, WordSe
 from featveil.core.files import replacing
 from featveil.core.records import Record, read_records
 from featveil.extractors import read_image
-from featveil.pipelines import attacker_view
+from featveil.pipelines import painters
 
 SCHEMES: tuple[dict[str, Any], ...] = (
     {"name": "lifting", "strategy": "sub-hybrid", "dimension": 2},
@@ -94,7 +94,7 @@ def test_all_features_are_guessed_and_only_published_geometry_is_used(
         assert len(private) == len(guess)
         shown = private.keypoints is not None and private.keypoints.scale is not None
         seen[f"{private.defense['name']} {shown}"] = private
-        return attacker_view.view(private, guess, *others)
+        return painters.view(private, guess, *others)
 
     monkeypatch.setattr(audit_pictures, "view", view)
     paint_resumable(audit(), BEST, tmp_path)
@@ -178,7 +178,7 @@ def test_an_attack_that_fails_on_all_features_is_skipped(tmp_path: Path) -> None
 def test_an_inverter_that_needs_geometry_attacks_no_scheme_that_hides_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = attacker_view.raw_painter("sift")
+    real = painters.raw_painter("sift")
     encoding = replace(real.inverter.encoding, geometry="full")
     full = replace(real, inverter=replace(real.inverter, encoding=encoding))
     monkeypatch.setattr(audit_pictures, "raw_painter", lambda kind, path: full)

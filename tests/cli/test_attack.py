@@ -66,14 +66,18 @@ class Needy(Probe):
 LISTED = dict(ATTACKS)
 
 
+def list_only(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+    """Let the registry have no other attacks."""
+    there = {**LISTED, "probe": Probe, "needy": Needy}
+    monkeypatch.setattr(ATTACKS, "_homes", {})
+    monkeypatch.setattr(ATTACKS, "_loaded", {name: there[name] for name in names})
+
+
 @pytest.fixture(autouse=True)
 def probe(monkeypatch: pytest.MonkeyPatch) -> list[Knowledge]:
     """Only quick attacks, and two that are ours; what they knew."""
     Probe.seen.clear()
-    for name in LISTED.keys() - {"chance", "read", "nearest"}:
-        monkeypatch.delitem(ATTACKS, name)
-    monkeypatch.setitem(ATTACKS, "probe", Probe)
-    monkeypatch.setitem(ATTACKS, "needy", Needy)
+    list_only(monkeypatch, "chance", "read", "nearest", "probe", "needy")
     return Probe.seen
 
 
@@ -432,8 +436,7 @@ def test_a_parameter_of_two_attacks_needs_a_name(refused: Any, scene: Scene) -> 
 
 
 def test_list_says_what_each_needs(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, method in LISTED.items():
-        monkeypatch.setitem(ATTACKS, name, method)
+    list_only(monkeypatch, *LISTED, "probe", "needy")
     result = run("attack", "--list")
     assert result.exit_code == 0, result.output
     assert max(map(len, result.stdout.splitlines())) <= 80
@@ -575,8 +578,7 @@ def test_none_that_works(run: Any, scene: Scene, tmp_path: Path) -> None:
 
 
 def test_nothing_applies(refused: Any, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in ATTACKS if name not in ("chance", "needy")]:
-        monkeypatch.delitem(ATTACKS, name)
+    list_only(monkeypatch, "chance", "needy")
     message = refused("attack", scene.file(), "--with", "all")
     assert "nothing could be attacked in 1 file: not run, without --reference: needy" in message
 

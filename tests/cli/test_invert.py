@@ -43,7 +43,7 @@ def use_inverter(monkeypatch: pytest.MonkeyPatch, path: Path, encoding: Encoding
     """Let `path` be a file with an inverter that reads `encoding`."""
     path.write_bytes(b"network")
     found = Inverter(encoding, card, Session())
-    monkeypatch.setattr("featveil.pipelines.invert.load_inverter", lambda asked: {path: found}[asked])
+    monkeypatch.setattr("featveil.pipelines.painters.load_inverter", lambda asked: {path: found}[asked])
     return path
 
 
@@ -85,7 +85,7 @@ def test_raw_features_without_an_original_only_make_a_picture(ran: Any, raw: Pat
 
 def test_a_picture_of_something_known_is_nearer_than_a_grey_one(ran: Any, tmp_path: Path) -> None:
     from featveil.datasets.board import views
-    from featveil.pipelines.photo_samples import middle
+    from featveil.pipelines.train_parts.photo_samples import middle
 
     cv2.imwrite(str(tmp_path / "board.png"), cv2.cvtColor(middle(read_image(views()[0])), cv2.COLOR_RGB2BGR))
     shown = ran("invert", tmp_path / "board.png")

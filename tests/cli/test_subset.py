@@ -14,10 +14,10 @@ from typer.testing import CliRunner
 import featveil as fv
 from drawings import drawing
 from featveil.cli import Commands, subset
-from featveil.cli.subset import parse_size
 from featveil.core import InputError
 from featveil.databases import Database, builtin, save_database
 from featveil.defenses.subset import subset_coin
+from featveil.pipelines.subset import parse_size
 
 
 @pytest.fixture
@@ -33,7 +33,9 @@ def run() -> Any:
 def repeatable_audit(monkeypatch: pytest.MonkeyPatch) -> None:
     """An audit errs with 5 % at most, which is too often for a test."""
     seeds = itertools.count()
-    monkeypatch.setattr("featveil.pipelines.sampler_audit.SecureRandomness", lambda: np.random.default_rng(next(seeds)))
+    monkeypatch.setattr(
+        "featveil.pipelines.subset_parts.sampler_audit.SecureRandomness", lambda: np.random.default_rng(next(seeds))
+    )
 
 
 @pytest.fixture
@@ -132,7 +134,7 @@ def test_plan_refuses(refused: Any, image: Path, empty: Path, codebook: Path, tm
     assert "epsilon must be" in refused("plan", "--epsilon", "nan")
     assert "--epsilon" in refused("plan")
     assert "whole numbers" in refused(*command, "--subset-sizes", "1,x")
-    assert "whole numbers" in refused(*command, "--subset-sizes", ",")
+    assert "--subset-sizes" in refused(*command, "--subset-sizes", ",")
     assert "subset sizes" in refused(*command, "--subset-sizes", "0")
     assert "1 to 19" in refused(*command, "--codebook", codebook, "--subset-sizes", "20")
     assert "leave out" in refused(*command, "--codebook-size", "9", "--codebook", codebook)

@@ -20,7 +20,7 @@ from featveil.datasets.board import views  # noqa: E402
 from featveil.defenses import load_network  # noqa: E402
 from featveil.extractors import extract  # noqa: E402
 from featveil.inverters import SIFT_FILE, builtin_inverter, load_inverter  # noqa: E402
-from featveil.pipelines.photo_samples import part_of  # noqa: E402
+from featveil.pipelines.train_parts.photo_samples import part_of  # noqa: E402
 from networks import write_network  # noqa: E402
 from photographs import write_photographs  # noqa: E402
 from small_inverters import TINY  # noqa: E402

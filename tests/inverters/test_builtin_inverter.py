@@ -9,7 +9,7 @@ from featveil.extractors import extract, read_image
 from featveil.inverters import Inverter, builtin_inverter
 from featveil.inverters.builtin_inverter import SIFT_FILE
 from featveil.metrics.reconstruction import compare
-from featveil.pipelines.photo_samples import middle
+from featveil.pipelines.train_parts.photo_samples import middle
 
 PHOTO = views()[0]
 

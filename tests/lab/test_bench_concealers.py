@@ -13,7 +13,7 @@ from featveil.databases import Database, builtin, save_database
 from featveil.defenses import Concealer
 from featveil.lab import inversion, matching
 from featveil.learning.encodings import Encoding
-from featveil.pipelines.invert import Painter
+from featveil.pipelines.painters import Painter
 from interruptions import Watched
 from networks import identity_network, random_network, write_network
 from painters import grey_painter
@@ -51,7 +51,7 @@ def command(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tupl
         spec = Concealer(network).for_kind("sift").spec()
         return grey_painter(Encoding(network.concealed_kind), spec, path.name, architecture=architecture)
 
-    monkeypatch.setattr("featveil.pipelines.invert.load_painter", load)
+    monkeypatch.setattr("featveil.pipelines.painters.load_painter", load)
     files = [data / f"{name}.safetensors" for name in NETWORKS]
     given = ("--data", data / "drawn", "--images", data / "photos", "--part", "test", "--out", tmp_path / "out")
     return ("bench", "concealers", *files, *given, *SMALL)

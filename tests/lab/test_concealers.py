@@ -13,13 +13,13 @@ from featveil.databases import builtin
 from featveil.datasets import load_hpatches, load_phototour
 from featveil.defenses import Concealer
 from featveil.extractors import SiftDescriber
-from featveil.lab import matching
+from featveil.lab import scenes
 from featveil.lab.concealers import ConcealerStudy, check_networks, described_by, inverted_schemes
 from featveil.lab.inversion_photos import read_photographs
 from featveil.lab.inversion_study import Settings, Study
 from featveil.lab.patch_benchmark import PatchSettings, PatchSources
 from featveil.learning.encodings import Encoding
-from featveil.pipelines.invert import Painter
+from featveil.pipelines.painters import Painter
 from networks import identity_network, random_network
 from painters import grey_painter
 from patch_sets import write_patches
@@ -71,7 +71,7 @@ def study(folder: Path) -> Any:
             "describer": SiftDescriber(),
             "sources": sources,
             "patch_settings": PatchSettings(20, 200, 10),
-            "matching_settings": matching.Settings(max_features=100),
+            "matching_settings": scenes.Settings(max_features=100),
             "database": builtin(),
             "study": inverted,
         }

@@ -20,8 +20,8 @@ from featveil.lab.inversion_photos import Photograph, find_photographs, read_pho
 from featveil.lab.inversion_study import Attempt, Settings, Study, make_schemes, make_trials
 from featveil.learning.encodings import Encoding
 from featveil.metrics.reconstruction import compare
-from featveil.pipelines.invert import load_painter
-from featveil.pipelines.photo_samples import middle
+from featveil.pipelines.painters import load_painter
+from featveil.pipelines.train_parts.photo_samples import middle
 from interruptions import Watched
 from networks import random_network
 from painters import fed, grey_painter

@@ -23,8 +23,8 @@ from featveil.lab.patch_benchmark import (
     raw,
     run_resumable,
 )
-from featveil.pipelines.patch_photos import build_patches
-from featveil.pipelines.patches import PatchRecipe
+from featveil.pipelines.patches_parts.patch_photos import build_from_photos
+from featveil.pipelines.patches_parts.patch_sets import PatchRecipe
 from scenes import draw_turned_views
 from textures import texture
 
@@ -40,7 +40,7 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> PatchSources:
         draw_turned_views(folder / "drawn" / f"v_{number}", seed=number)
         cv2.imwrite(str(folder / f"{number}.png"), texture(number))
     photos = {path.name: path for path in folder.glob("*.png")}
-    build_patches(photos, folder / "small", PatchRecipe(views=2, max_features=50, pairs=200))
+    build_from_photos(photos, folder / "small", PatchRecipe(views=2, max_features=50, pairs=200))
     return PatchSources(load_hpatches(folder / "drawn"), [load_phototour(folder / "small")])
 
 

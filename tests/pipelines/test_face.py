@@ -17,12 +17,12 @@ from featveil.datasets.face_sets import FaceSet, load_faces, save_faces
 from featveil.defenses import Hardened, Lifting, privatize
 from featveil.distances import pair_distances
 from featveil.extractors.face_networks import Crops
-from featveil.pipelines import face as module
-from featveil.pipelines.face import (
-    calibrate,
+from featveil.pipelines import face_templates as module
+from featveil.pipelines.face_templates import (
     defense_of,
     describe_bin,
     describe_photographs,
+    find_threshold,
     load_others,
     parallel_probe,
     templates,
@@ -297,7 +297,7 @@ class TestCalibrating:
 
     def test_the_threshold_keeps_strangers_out_and_people_in(self, others: Path) -> None:
         settings = of_lifting(others)
-        found = calibrate(MANY, None, settings, others, 0.01)
+        found = find_threshold(MANY, None, settings, others, 0.01)
         assert (found.far, found.strangers, found.mated) == (0.01, 90 * 87, 90 * 2)
         # Faces and lifts that it has not seen: some error of the estimate is to be expected, not much.
         fresh = population(30, 3, D, seed=4, scatter=0.3, label=0.0)
@@ -311,72 +311,72 @@ class TestCalibrating:
         assert found.true_accept_rate > 0.9
 
     def test_a_lower_rate_is_a_stricter_threshold(self, others: Path) -> None:
-        strict, loose = (calibrate(MANY, None, of_lifting(others), others, far) for far in (0.001, 0.1))
+        strict, loose = (find_threshold(MANY, None, of_lifting(others), others, far) for far in (0.001, 0.1))
         assert strict.threshold < loose.threshold
         assert strict.true_accept_rate <= loose.true_accept_rate
 
     def test_hardly_any_strangers_pass_the_strictest(self, others: Path) -> None:
         """Exactly at the rate: as many pairs as one over it are enough, one fewer is not."""
         few = MANY.take(np.array([0, 1, 3, 4, 6, 7]))  # 24 pairs of strangers
-        assert calibrate(few, None, of_lifting(others), others, 1 / 24).strangers == 24
+        assert find_threshold(few, None, of_lifting(others), others, 1 / 24).strangers == 24
         with pytest.raises(InputError, match=r"a FAR of 0\.04 is seen on 25 pairs of strangers or more, there are 24"):
-            calibrate(few, None, of_lifting(others), others, 0.04)
+            find_threshold(few, None, of_lifting(others), others, 0.04)
 
     @pytest.mark.parametrize("far", [0.0, 1.0, -0.1, 1.5, float("nan"), float("inf")])
     def test_a_rate_that_is_none(self, others: Path, far: float) -> None:
         with pytest.raises(InputError, match="a false accept rate is between 0 and 1"):
-            calibrate(MANY, None, of_lifting(others), others, far)
+            find_threshold(MANY, None, of_lifting(others), others, far)
 
     def test_pairs_of_a_list(self, others: Path) -> None:
-        found = calibrate(MANY, self.some_pairs(MANY), of_lifting(others), others, 0.1)
+        found = find_threshold(MANY, self.some_pairs(MANY), of_lifting(others), others, 0.1)
         assert (found.strangers, found.mated) == (30, 30)
         assert 0.2 < found.threshold < 1.5
         with pytest.raises(InputError, match="seen on 100 pairs of strangers or more, there are 30"):
-            calibrate(MANY, self.some_pairs(MANY), of_lifting(others), others, 0.01)
+            find_threshold(MANY, self.some_pairs(MANY), of_lifting(others), others, 0.01)
 
     def test_a_pool_is_not_touched(self, pool: Path, tmp_path: Path) -> None:
         """It need not even be there: half of the people hide the other half."""
         before = pool.read_bytes()
-        found = calibrate(MANY, None, of_pool(), pool, 0.01)
+        found = find_threshold(MANY, None, of_pool(), pool, 0.01)
         assert pool.read_bytes() == before
         assert 30 <= found.mated <= 150 and 0.2 < found.threshold < 1.5
-        assert calibrate(MANY, None, of_pool(), tmp_path / "nowhere.pool", 0.05).true_accept_rate > 0.9
+        assert find_threshold(MANY, None, of_pool(), tmp_path / "nowhere.pool", 0.05).true_accept_rate > 0.9
 
     def test_pairs_of_a_list_with_a_pool_are_those_within_the_half(self, pool: Path) -> None:
-        found = calibrate(MANY, self.some_pairs(MANY), of_pool(), pool, 0.5)
+        found = find_threshold(MANY, self.some_pairs(MANY), of_pool(), pool, 0.5)
         assert 10 <= found.mated <= 20 and 2 <= found.strangers <= 15
 
     def test_attributes_that_are_balanced(self, others: Path) -> None:
         settings = of_lifting(others, "balanced", "gender")
         faces = population(20, 3, D, seed=3, scatter=0.3)
-        assert calibrate(faces, None, settings, others, 0.05, "gender").mated == 120
+        assert find_threshold(faces, None, settings, others, 0.05, "gender").mated == 120
         with pytest.raises(InputError, match="with the same --attribute"):
-            calibrate(faces, None, settings, others, 0.05)
+            find_threshold(faces, None, settings, others, 0.05)
 
     def test_photographs_that_are_there_twice(self, others: Path) -> None:
         """No threshold accepts few strangers who have the same descriptor; none is stored then."""
         same = FaceSet(np.tile(MANY.values[:1], (40, 1)), MANY.names[:40], KIND)
         with pytest.raises(InputError, match="strangers are as near as can be: are photographs there twice"):
-            calibrate(same, None, of_lifting(others), others, 0.01)
+            find_threshold(same, None, of_lifting(others), others, 0.01)
 
     def test_faces_that_others_are_hidden_among(self, others: Path) -> None:
         """They lie in the subspaces themselves, 2 of 60 in each: those are no strangers to find a threshold on."""
         mates = replace(OTHERS, names=tuple(f"P{row // 2}_{row % 2:04d}" for row in range(60)))
         with pytest.raises(InputError, match="or are these the faces that others are hidden among"):
-            calibrate(mates, None, of_lifting(others), others, 0.01)
-        assert calibrate(mates, None, of_lifting(others), others, 0.2).threshold > 0.1
+            find_threshold(mates, None, of_lifting(others), others, 0.01)
+        assert find_threshold(mates, None, of_lifting(others), others, 0.2).threshold > 0.1
 
     @pytest.mark.parametrize("rows", [[0, 1, 2], [0, 3, 6], [0]])
     def test_people_with_several_photographs_are_needed(self, others: Path, rows: list[int]) -> None:
         with pytest.raises(InputError, match="a threshold is found on people with several photographs"):
-            calibrate(MANY.take(np.array(rows)), None, of_lifting(others), others, 0.5)
+            find_threshold(MANY.take(np.array(rows)), None, of_lifting(others), others, 0.5)
 
     def test_faces_of_another_network(self, others: Path) -> None:
         for faces in (replace(MANY, kind="face-ffffffffffff"), population(5, 3, 32)):
             with pytest.raises(InputError, match="the store is for face-0123456789ab of size 24, these faces are"):
-                calibrate(faces, None, of_lifting(others), others, 0.1)
+                find_threshold(faces, None, of_lifting(others), others, 0.1)
 
     def test_of_very_many_photographs_some_are_compared(self, others: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "_MOST_PHOTOGRAPHS", 45)
-        found = calibrate(MANY, None, of_lifting(others), others, 0.1)
+        found = find_threshold(MANY, None, of_lifting(others), others, 0.1)
         assert found.strangers + found.mated == 45 * 44

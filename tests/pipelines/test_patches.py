@@ -13,10 +13,10 @@ from featveil.datasets import load_phototour
 from featveil.extractors import Sift, make_describer
 from featveil.extractors.images import Image
 from featveil.metrics import false_positive_rate
-from featveil.pipelines.patch_photos import build_patches, photo_patches, scaled
-from featveil.pipelines.patch_tracks import SAME, alike, choose_apart, jittered, redetected
-from featveil.pipelines.patch_views import jacobians, move, project, random_homography, random_view
-from featveil.pipelines.patches import PatchRecipe, draw_pairs
+from featveil.pipelines.patches_parts.patch_photos import build_from_photos, photo_patches, scaled
+from featveil.pipelines.patches_parts.patch_sets import PatchRecipe, draw_pairs
+from featveil.pipelines.patches_parts.patch_tracks import SAME, alike, choose_apart, jittered, redetected
+from featveil.pipelines.patches_parts.patch_views import jacobians, move, project, random_homography, random_view
 from textures import texture
 
 QUICK = PatchRecipe(views=2, max_features=60, pairs=200)
@@ -127,7 +127,9 @@ def test_a_set_is_written_whole_and_the_same_each_time(
 ) -> None:
     reports: list[tuple[int, int]] = []
     with caplog.at_level(logging.WARNING):
-        made = build_patches(photos, tmp_path / "a", QUICK, report=lambda done, total: reports.append((done, total)))
+        made = build_from_photos(
+            photos, tmp_path / "a", QUICK, report=lambda done, total: reports.append((done, total))
+        )
     assert [record.getMessage().split()[0] for record in caplog.records] == ["flat.png", "text.png"]
     assert (reports[0], reports[-1], made.images) == ((0, 5), (5, 5), 3)
     found = load_phototour(tmp_path / "a")
@@ -139,8 +141,8 @@ def test_a_set_is_written_whole_and_the_same_each_time(
     distances = np.linalg.norm(values[found.pairs.first] - values[found.pairs.second], axis=1)
     assert false_positive_rate(distances, found.pairs.match) < 0.2
     assert false_positive_rate(distances[::-1], found.pairs.match) > 0.5
-    build_patches(dict(reversed(photos.items())), tmp_path / "b", QUICK)
-    build_patches(photos, tmp_path / "c", PatchRecipe(views=2, max_features=60, pairs=200, seed=1))
+    build_from_photos(dict(reversed(photos.items())), tmp_path / "b", QUICK)
+    build_from_photos(photos, tmp_path / "c", PatchRecipe(views=2, max_features=60, pairs=200, seed=1))
     files = {path.name: path.read_bytes() for path in (tmp_path / "a").iterdir()}
     assert files == {path.name: path.read_bytes() for path in (tmp_path / "b").iterdir()}
     assert files["patches0000.bmp"] != (tmp_path / "c" / "patches0000.bmp").read_bytes()
@@ -174,9 +176,9 @@ def test_pairs_are_different_and_as_many_as_there_can_be() -> None:
 def test_what_cannot_be_built(photos: dict[str, Path], tmp_path: Path) -> None:
     flat = {name: photos[name] for name in ("flat.png", "text.png")}
     with pytest.raises(InputError, match="fewer than two points"):
-        build_patches(flat, tmp_path / "a", QUICK)
+        build_from_photos(flat, tmp_path / "a", QUICK)
     with pytest.raises(InputError, match="none of the 5 photographs is in the part"):
-        build_patches(photos, tmp_path / "a", PatchRecipe(part="test", test_share=1e-9))
+        build_from_photos(photos, tmp_path / "a", PatchRecipe(part="test", test_share=1e-9))
     assert list(tmp_path.iterdir()) == []
 
 

@@ -16,9 +16,9 @@ import pytest
 from featveil.core import InputError
 from featveil.core.files import locked
 from featveil.extractors import extract, read_image
-from featveil.pipelines import photo_samples
-from featveil.pipelines.photo_pieces import Pieces
-from featveil.pipelines.photo_samples import (
+from featveil.pipelines.train_parts import photo_samples
+from featveil.pipelines.train_parts.photo_pieces import Pieces
+from featveil.pipelines.train_parts.photo_samples import (
     Recipe,
     check_photographs,
     make_pieces,
@@ -122,7 +122,7 @@ def test_the_same_photographs_give_the_same_pieces_and_are_extracted_once(
     assert content(tmp_path / "again") == content(cache)
     make_pieces(photos, tmp_path / "other", Recipe(crops=3, max_features=60, seed=1))
     assert content(tmp_path / "other") != content(cache)
-    extracting = Watched(monkeypatch, "featveil.pipelines.photo_samples._piece", photo_samples._piece)
+    extracting = Watched(monkeypatch, "featveil.pipelines.train_parts.photo_samples._piece", photo_samples._piece)
     told: list[tuple[int, int]] = []
     make_pieces(photos, tmp_path / "again", RECIPE, lambda done, total: told.append((done, total)))
     assert extracting.calls == 0 and told == [(1, 1)]
@@ -158,7 +158,13 @@ def test_an_error_within_a_shard_leaves_nothing_of_it(
     in_twos(monkeypatch)
     monkeypatch.setattr("os.cpu_count", lambda: 1)
     with monkeypatch.context() as patch:
-        Watched(patch, "featveil.pipelines.photo_samples._piece", photo_samples._piece, stop_at=6, error=MemoryError)
+        Watched(
+            patch,
+            "featveil.pipelines.train_parts.photo_samples._piece",
+            photo_samples._piece,
+            stop_at=6,
+            error=MemoryError,
+        )
         with pytest.raises(MemoryError):
             make_pieces(photos, tmp_path / "cache", RECIPE)
     assert {path.name for path in (tmp_path / "cache").iterdir()} == {"recipe.json", "shard-00000"}

@@ -12,7 +12,7 @@ from featveil.core.arrays import Integers
 from featveil.core.draws import Coin, distinct
 from featveil.databases import Database
 from featveil.defenses.subset import Subset, subset_coin
-from featveil.pipelines.sampler_audit import AuditResult, audit
+from featveil.pipelines.subset_parts.sampler_audit import AuditResult, audit
 
 WORDS, A, B = 32, 3, 20
 TRIALS = 20_000
@@ -125,7 +125,9 @@ def test_bounds_are_those_of_exact_intervals(codebook: Database) -> None:
 
 
 def test_counts_are_those_of_the_sets(codebook: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("featveil.pipelines.sampler_audit._CHUNK", 100)  # many chunks, the last one smaller
+    monkeypatch.setattr(
+        "featveil.pipelines.subset_parts.sampler_audit._CHUNK", 100
+    )  # many chunks, the last one smaller
     mechanism = Subset(2.0, 3, codebook)
     drawn: dict[int, list[set[int]]] = {A: [], B: []}
 

@@ -9,7 +9,7 @@ from featveil.core import Features, InputError, Points
 from featveil.databases import Database
 from featveil.defenses.subset import Subset
 from featveil.matching.word_sets import join
-from featveil.pipelines.subset import Quantization, explain, measure_quantization, percent, plan, rounded
+from featveil.pipelines.subset_parts.planning import Quantization, explain, measure_quantization, percent, plan, rounded
 
 
 def codebook(words: int, size: int = 8) -> Database:

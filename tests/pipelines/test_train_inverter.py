@@ -18,10 +18,16 @@ from featveil.inverters import load_inverter  # noqa: E402
 from featveil.learning.encodings import Geometry, check_geometry  # noqa: E402
 from featveil.learning.inverter_networks import make_inverter  # noqa: E402
 from featveil.learning.training import Progress, Settings  # noqa: E402
-from featveil.pipelines.inverter_samples import Release, ReleasedSamples  # noqa: E402
-from featveil.pipelines.photo_pieces import Pieces  # noqa: E402
-from featveil.pipelines.photo_samples import Recipe, make_pieces  # noqa: E402
-from featveil.pipelines.train_inverter import Request, begin_with, checkpoint_of, score, train_inverter  # noqa: E402
+from featveil.pipelines.train_parts.inverter_samples import Release, ReleasedSamples  # noqa: E402
+from featveil.pipelines.train_parts.inverter_training import (  # noqa: E402
+    InverterTraining,
+    begin_with,
+    checkpoint_of,
+    run_inverter_training,
+    score,
+)
+from featveil.pipelines.train_parts.photo_pieces import Pieces  # noqa: E402
+from featveil.pipelines.train_parts.photo_samples import Recipe, make_pieces  # noqa: E402
 from networks import random_network  # noqa: E402
 from perceptual_weights import write_vgg16  # noqa: E402
 from photographs import write_photographs  # noqa: E402
@@ -49,8 +55,8 @@ def cache(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def request_of(photos: Path) -> Any:
     """A request for a tiny network, with other values where they are given."""
 
-    def make(**given: Any) -> Request:
-        return Request(**{"images": photos, "defense": Identity(), "size": TINY, "recipe": RECIPE, **given})
+    def make(**given: Any) -> InverterTraining:
+        return InverterTraining(**{"images": photos, "defense": Identity(), "size": TINY, "recipe": RECIPE, **given})
 
     return make
 
@@ -122,16 +128,18 @@ def test_half_of_all_samples_show_either_geometry(cache: Path, count: int) -> No
 
 
 def test_a_training_does_not_go_on_with_other_photographs(cache: Path, tmp_path: Path, request_of: Any) -> None:
-    train_inverter(request_of(), tmp_path / "a.onnx", cache, SETTINGS)
+    run_inverter_training(request_of(), tmp_path / "a.onnx", cache, SETTINGS)
     others = write_photographs(tmp_path / "photos", training=2, validation=2, test=1)
     with pytest.raises(InputError, match="was made with training_pieces"):
-        train_inverter(request_of(images=others), tmp_path / "a.onnx", tmp_path / "other", replace(SETTINGS, steps=5))
+        run_inverter_training(
+            request_of(images=others), tmp_path / "a.onnx", tmp_path / "other", replace(SETTINGS, steps=5)
+        )
 
 
 def test_too_few_photographs_are_one_clear_error(tmp_path: Path, request_of: Any) -> None:
     photos = write_photographs(tmp_path / "photos", training=2)
     with pytest.raises(InputError, match="too few photographs: 2 are for training and 0 for validation"):
-        train_inverter(request_of(images=photos), tmp_path / "a.onnx", tmp_path / "cache", SETTINGS)
+        run_inverter_training(request_of(images=photos), tmp_path / "a.onnx", tmp_path / "cache", SETTINGS)
     assert [path.name for path in tmp_path.iterdir()] == ["photos"]  # nothing was extracted
 
 
@@ -145,7 +153,7 @@ def test_a_trained_inverter_reads_what_the_defense_sends(
     out, ready = tmp_path / "a.onnx", defense.for_kind("sift")
     request = request_of(defense=ready, geometry=geometry, data_note="drawn walls", licence="CC0")
     seen: list[Progress] = []
-    card = train_inverter(request, out, cache, SETTINGS, training=seen.append)
+    card = run_inverter_training(request, out, cache, SETTINGS, training=seen.append)
     inverter = load_inverter(out)
     assert inverter.card == json.loads(json.dumps(card))
     assert [progress.step for progress in seen] == [1, 2, 3]
@@ -166,7 +174,7 @@ def test_a_trained_inverter_reads_what_the_defense_sends(
 
 def test_concealed_descriptors_are_read_as_their_own_kind(cache: Path, tmp_path: Path, request_of: Any) -> None:
     concealer = Concealer(random_network())
-    train_inverter(request_of(defense=concealer), tmp_path / "a.onnx", cache, SETTINGS)
+    run_inverter_training(request_of(defense=concealer), tmp_path / "a.onnx", cache, SETTINGS)
     inverter, piece = load_inverter(tmp_path / "a.onnx"), Pieces(cache, "sift", "test")[0]
     assert inverter.encoding.kind == random_network().concealed_kind
     assert inverter.invert(privatize(piece.features, concealer)).shape == (256, 256, 3)
@@ -176,17 +184,17 @@ def test_concealed_descriptors_are_read_as_their_own_kind(cache: Path, tmp_path:
 
 def test_a_stopped_training_gives_the_same_inverter(cache: Path, tmp_path: Path, request_of: Any) -> None:
     whole, stopped = tmp_path / "whole.onnx", tmp_path / "stopped.onnx"
-    card = train_inverter(request_of(), whole, cache, SETTINGS)
+    card = run_inverter_training(request_of(), whole, cache, SETTINGS)
 
     def stop(progress: Progress) -> None:
         if progress.step == 2:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        train_inverter(request_of(), stopped, cache, SETTINGS, training=stop)
+        run_inverter_training(request_of(), stopped, cache, SETTINGS, training=stop)
     assert not stopped.exists() and checkpoint_of(stopped).is_file()
     # Other words for the card do not make it another training.
-    again = train_inverter(request_of(data_note="found later"), stopped, cache, SETTINGS)
+    again = run_inverter_training(request_of(data_note="found later"), stopped, cache, SETTINGS)
     assert again | {"minutes": 0, "data": ""} == card | {"minutes": 0}
     piece = Pieces(cache, "sift", "test")[0]
     assert np.array_equal(load_inverter(whole).invert(piece.features), load_inverter(stopped).invert(piece.features))
@@ -194,11 +202,11 @@ def test_a_stopped_training_gives_the_same_inverter(cache: Path, tmp_path: Path,
 
 def test_a_finished_training_is_exported_again_without_a_step(cache: Path, tmp_path: Path, request_of: Any) -> None:
     out = tmp_path / "a.onnx"
-    card = train_inverter(request_of(), out, cache, SETTINGS)
+    card = run_inverter_training(request_of(), out, cache, SETTINGS)
     before = out.read_bytes()
     out.unlink()
     seen: list[Progress] = []
-    assert train_inverter(request_of(), out, cache, SETTINGS, training=seen.append) == card
+    assert run_inverter_training(request_of(), out, cache, SETTINGS, training=seen.append) == card
     assert seen == [] and out.read_bytes() == before
 
 
@@ -214,40 +222,42 @@ def test_a_finished_training_is_exported_again_without_a_step(cache: Path, tmp_p
 def test_a_checkpoint_of_another_training_is_refused(
     cache: Path, tmp_path: Path, request_of: Any, given: dict[str, Any], told: str
 ) -> None:
-    train_inverter(request_of(), tmp_path / "a.onnx", cache, SETTINGS)
+    run_inverter_training(request_of(), tmp_path / "a.onnx", cache, SETTINGS)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     with pytest.raises(InputError, match=told):
-        train_inverter(request_of(**given), tmp_path / "a.onnx", cache, SETTINGS)
+        run_inverter_training(request_of(**given), tmp_path / "a.onnx", cache, SETTINGS)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 def test_other_weights_of_the_loss_are_another_training(cache: Path, tmp_path: Path, request_of: Any) -> None:
     first, second = (write_vgg16(tmp_path / f"{seed}.safetensors", seed) for seed in (0, 1))
     settings = Settings(steps=1, batch=1, evaluations=1)
-    card = train_inverter(request_of(loss="perceptual", loss_weights=first), tmp_path / "a.onnx", cache, settings)
+    card = run_inverter_training(
+        request_of(loss="perceptual", loss_weights=first), tmp_path / "a.onnx", cache, settings
+    )
     assert card["loss"] == "perceptual" and len(card["loss_weights"]) == 64
     with pytest.raises(InputError, match="made with loss_weights"):
-        train_inverter(request_of(loss="perceptual", loss_weights=second), tmp_path / "a.onnx", cache, settings)
+        run_inverter_training(request_of(loss="perceptual", loss_weights=second), tmp_path / "a.onnx", cache, settings)
 
 
 def test_a_start_is_taken_over_and_not_needed_to_go_on(cache: Path, tmp_path: Path, request_of: Any) -> None:
-    train_inverter(request_of(), tmp_path / "raw.onnx", cache, replace(SETTINGS, rate=0.5, steps=4))
+    run_inverter_training(request_of(), tmp_path / "raw.onnx", cache, replace(SETTINGS, rate=0.5, steps=4))
     start = checkpoint_of(tmp_path / "raw.onnx")
     one = replace(SETTINGS, steps=1, rate=1e-9)
     lifted = request_of(defense=Lifting("random", 2), start=start)
-    card = train_inverter(lifted, tmp_path / "lifted.onnx", cache, one)
+    card = run_inverter_training(lifted, tmp_path / "lifted.onnx", cache, one)
     assert card["start"] == "raw.checkpoint.safetensors"
     painter = {
         path: load(path)["best.painter.weight"] for path in (start, checkpoint_of(tmp_path / "lifted.onnx"))
     }.values()
     assert torch.allclose(*painter, atol=1e-4)
-    fresh = train_inverter(request_of(defense=Lifting("random", 2)), tmp_path / "fresh.onnx", cache, one)
+    fresh = run_inverter_training(request_of(defense=Lifting("random", 2)), tmp_path / "fresh.onnx", cache, one)
     assert fresh["start"] is None
     assert not torch.allclose(next(iter(painter)), load(checkpoint_of(tmp_path / "fresh.onnx"))["best.painter.weight"])
     start.unlink()
-    train_inverter(lifted, tmp_path / "lifted.onnx", cache, replace(one, steps=2))
+    run_inverter_training(lifted, tmp_path / "lifted.onnx", cache, replace(one, steps=2))
     with pytest.raises(InputError, match="there is no checkpoint"):
-        train_inverter(lifted, tmp_path / "new.onnx", cache, one)
+        run_inverter_training(lifted, tmp_path / "new.onnx", cache, one)
 
 
 def test_a_standardised_training_gives_an_inverter_that_reads_what_is_sent(
@@ -258,10 +268,10 @@ def test_a_standardised_training_gives_an_inverter_that_reads_what_is_sent(
     varies = rows.std(axis=0) > 0
     assert np.abs(rows.mean(axis=0)[varies]).max() < 0.5 and 0.5 < rows.std(axis=0)[varies].mean() < 1.5
     raw = tmp_path / "raw.onnx"
-    train_inverter(request_of(), raw, cache, replace(SETTINGS, steps=4))
+    run_inverter_training(request_of(), raw, cache, replace(SETTINGS, steps=4))
     still = replace(SETTINGS, steps=1, rate=1e-12)
     request = request_of(start=raw, standardised=True)
-    card = train_inverter(request, tmp_path / "a.onnx", cache, still)
+    card = run_inverter_training(request, tmp_path / "a.onnx", cache, still)
     assert card["standardised"] is True
     piece = Pieces(cache, "sift", "test")[0].features
     painted = [load_inverter(path).invert(piece).astype(int) for path in (raw, tmp_path / "a.onnx")]
@@ -269,11 +279,11 @@ def test_a_standardised_training_gives_an_inverter_that_reads_what_is_sent(
     with pytest.raises(InputError, match=r"begin with the \.onnx file"):
         begin_with(make_inverter(request_columns(cache), "unet", TINY, 0), checkpoint_of(tmp_path / "a.onnx"))
     with pytest.raises(InputError, match="made with standardised True"):
-        train_inverter(request_of(start=raw), tmp_path / "a.onnx", cache, replace(still, steps=2))
+        run_inverter_training(request_of(start=raw), tmp_path / "a.onnx", cache, replace(still, steps=2))
 
 
 def test_an_inverter_is_a_start_too(cache: Path, tmp_path: Path, request_of: Any) -> None:
-    train_inverter(request_of(), tmp_path / "raw.onnx", cache, replace(SETTINGS, rate=0.5, steps=4))
+    run_inverter_training(request_of(), tmp_path / "raw.onnx", cache, replace(SETTINGS, rate=0.5, steps=4))
     trained = {
         name.removeprefix("best."): value
         for name, value in load(checkpoint_of(tmp_path / "raw.onnx")).items()
@@ -289,28 +299,28 @@ def test_an_inverter_is_a_start_too(cache: Path, tmp_path: Path, request_of: Any
     begin_with(wider, tmp_path / "raw.onnx")
     assert torch.equal(wider.state_dict()["reader.0.weight"], fresh)
     assert torch.equal(wider.state_dict()["painter.weight"], begun.state_dict()["painter.weight"])
-    card = train_inverter(
+    card = run_inverter_training(
         request_of(defense=Lifting("random", 2), start=tmp_path / "raw.onnx"), tmp_path / "a.onnx", cache, SETTINGS
     )
     assert card["start"] == "raw.onnx"
 
 
 def test_what_is_no_inverter_of_this_shape_is_no_start(cache: Path, tmp_path: Path, request_of: Any) -> None:
-    train_inverter(request_of(), tmp_path / "raw.onnx", cache, SETTINGS)
+    run_inverter_training(request_of(), tmp_path / "raw.onnx", cache, SETTINGS)
     with pytest.raises(InputError, match="another architecture or size"):
-        train_inverter(
+        run_inverter_training(
             request_of(architecture="uresnet", start=tmp_path / "raw.onnx"), tmp_path / "a.onnx", cache, SETTINGS
         )
     content = (tmp_path / "raw.onnx").read_bytes()
     for name, damaged in {"cut": content[: len(content) // 2], "text": b"no network", "empty": b""}.items():
         (tmp_path / f"{name}.onnx").write_bytes(damaged)
         with pytest.raises(FormatError, match="is no usable inverter"):
-            train_inverter(request_of(start=tmp_path / f"{name}.onnx"), tmp_path / "a.onnx", cache, SETTINGS)
+            run_inverter_training(request_of(start=tmp_path / f"{name}.onnx"), tmp_path / "a.onnx", cache, SETTINGS)
     assert not (tmp_path / "a.onnx").exists()
 
 
 def test_a_start_that_only_onnxruntime_understands_is_refused(cache: Path, tmp_path: Path, request_of: Any) -> None:
-    train_inverter(request_of(), tmp_path / "raw.onnx", cache, SETTINGS)
+    run_inverter_training(request_of(), tmp_path / "raw.onnx", cache, SETTINGS)
     model = onnx.load(tmp_path / "raw.onnx")
     tensor = next(one for one in model.graph.initializer if one.name == "numbers_0")
     tensor.name = "renamed"
@@ -320,7 +330,7 @@ def test_a_start_that_only_onnxruntime_understands_is_refused(cache: Path, tmp_p
     (tmp_path / "odd.onnx").write_bytes(model.SerializeToString())
     load_inverter(tmp_path / "odd.onnx")
     with pytest.raises(FormatError, match="no inverter that a training can begin with"):
-        train_inverter(request_of(start=tmp_path / "odd.onnx"), tmp_path / "a.onnx", cache, SETTINGS)
+        run_inverter_training(request_of(start=tmp_path / "odd.onnx"), tmp_path / "a.onnx", cache, SETTINGS)
 
 
 def request_columns(cache: Path) -> int:
@@ -338,7 +348,7 @@ def test_without_photographs_to_test_the_card_has_no_quality(
     tmp_path: Path, request_of: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     photos = write_photographs(tmp_path / "photos", training=1, validation=1)
-    card = train_inverter(request_of(images=photos), tmp_path / "a.onnx", tmp_path / "cache", SETTINGS)
+    card = run_inverter_training(request_of(images=photos), tmp_path / "a.onnx", tmp_path / "cache", SETTINGS)
     assert "test" not in card and load_inverter(tmp_path / "a.onnx").card == json.loads(json.dumps(card))
     assert [record.getMessage() for record in caplog.records] == [
         "1 photographs to learn from are few, good for a trial: networks like this want hundreds",
@@ -363,7 +373,9 @@ def test_mistakes_are_found_before_anything_is_extracted(
     tmp_path: Path, request_of: Any, given: dict[str, Any], settings: dict[str, Any], told: str
 ) -> None:
     with pytest.raises(InputError, match=told):
-        train_inverter(request_of(**given), tmp_path / "a.onnx", tmp_path / "cache", replace(SETTINGS, **settings))
+        run_inverter_training(
+            request_of(**given), tmp_path / "a.onnx", tmp_path / "cache", replace(SETTINGS, **settings)
+        )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -371,7 +383,7 @@ def test_places_where_nothing_can_be_written(tmp_path: Path, request_of: Any) ->
     (tmp_path / "folder.onnx").mkdir()
     for out, told in ((tmp_path / "none" / "a.onnx", "does not exist"), (tmp_path / "folder.onnx", "is a folder")):
         with pytest.raises(InputError, match=told):
-            train_inverter(request_of(), out, tmp_path / "cache", SETTINGS)
+            run_inverter_training(request_of(), out, tmp_path / "cache", SETTINGS)
     assert not (tmp_path / "cache").exists()
 
 
@@ -381,7 +393,7 @@ def test_without_torch_or_onnx_the_extra_is_named(
     for missing in ("torch", "onnx"):
         monkeypatch.setattr("featveil.learning.find_spec", lambda name, missing=missing: name != missing or None)
         with pytest.raises(MissingExtraError, match=rf"needs {missing}, .*featveil\[learning\]"):
-            train_inverter(request_of(), tmp_path / "a.onnx", tmp_path / "cache", SETTINGS)
+            run_inverter_training(request_of(), tmp_path / "a.onnx", tmp_path / "cache", SETTINGS)
 
 
 def test_a_loss_that_is_no_number_writes_no_inverter(
@@ -393,11 +405,11 @@ def test_a_loss_that_is_no_number_writes_no_inverter(
         "featveil.learning.losses.make_loss", lambda name, weights: lambda painted, truth: painted.sum() * math.nan
     )
     with pytest.raises(FeatveilError, match="no number"):
-        train_inverter(request_of(), tmp_path / "a.onnx", cache, SETTINGS)
+        run_inverter_training(request_of(), tmp_path / "a.onnx", cache, SETTINGS)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_damaged_checkpoint_is_refused(cache: Path, tmp_path: Path, request_of: Any) -> None:
     checkpoint_of(tmp_path / "a.onnx").write_bytes(b"nothing")
     with pytest.raises(FormatError, match="no checkpoint of a training"):
-        train_inverter(request_of(), tmp_path / "a.onnx", cache, SETTINGS)
+        run_inverter_training(request_of(), tmp_path / "a.onnx", cache, SETTINGS)

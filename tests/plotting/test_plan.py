@@ -8,7 +8,7 @@ import pytest
 
 from drawings import drawing
 from featveil.core import InputError, MissingExtraError
-from featveil.pipelines.subset import LEVELS, plan
+from featveil.pipelines.subset_parts.planning import LEVELS, plan
 from featveil.plotting.plan import BANDS_OF_GUESS, BANDS_OF_SENT, draw_plan
 
 CURVES = {epsilon: plan(epsilon, 256_000, [1, 2, 4, 8], 2048) for epsilon in (8.0, 10.0)}

@@ -46,8 +46,7 @@ from featveil.distances.threads import single_threaded
 from featveil.geometry import agreeing, agreeing_candidates
 from featveil.matching import match
 from featveil.metrics import Truth, count_verified, transfer_errors
-from featveil.pipelines.attack import attack_parameters
-from featveil.pipelines.scoring import Outcome, leakage_record, score_attack
+from featveil.pipelines.scoring import Outcome, attack_parameters, leakage_record, score_attack
 
 _RIGHT = 3.0  # pixels
 _SAMPLES = 100_000  # of four candidates, few of which are right

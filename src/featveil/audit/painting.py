@@ -31,8 +31,8 @@ from featveil.core.version import VERSION
 from featveil.defenses import Identity
 from featveil.extractors import read_image
 from featveil.metrics.reconstruction import METRIC, UNIT, Reconstruction, compare
-from featveil.pipelines.attack import attack_parameters
-from featveil.pipelines.attacker_view import picture_size, raw_painter, resized, view
+from featveil.pipelines.painters import picture_size, raw_painter, resized, view
+from featveil.pipelines.scoring import attack_parameters
 
 Image = NDArray[np.uint8]
 Best = Mapping[tuple[str, str], str]  # dataset and scheme -> the trial that got most back

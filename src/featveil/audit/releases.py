@@ -36,7 +36,7 @@ from featveil.databases import Database
 from featveil.defenses import Concealer, Lifting, Metric, Subset, last_step, privatize
 from featveil.defenses.selection import lying_apart
 from featveil.metrics import Truth, align
-from featveil.pipelines.attack import scheme_name
+from featveil.pipelines.scoring import scheme_name
 from featveil.stores.pool import Pool
 
 _SENT: dict[str, type[Descriptors]] = {

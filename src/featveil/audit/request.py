@@ -15,7 +15,7 @@ from featveil.core.seeding import check_seed
 from featveil.databases import Database, builtin, conceal_database
 from featveil.defenses import Identity, builtin_concealer, has_builtin_concealer, last_step
 from featveil.extractors import EXTRACTORS
-from featveil.pipelines.attack import scheme_name
+from featveil.pipelines.scoring import scheme_name
 from featveil.registry import ATTACKS, DEFENSES
 
 IMAGES = 6

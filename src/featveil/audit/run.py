@@ -25,8 +25,8 @@ from featveil.core import FeatveilError, InputError, MissingExtraError
 from featveil.core.files import locked, make_folder, replacing
 from featveil.core.records import Parameter, Record
 from featveil.core.resuming import Key, Plan, Report, resume
-from featveil.pipelines.attack import attack_parameters
-from featveil.pipelines.attacker_view import raw_painter
+from featveil.pipelines.painters import raw_painter
+from featveil.pipelines.scoring import attack_parameters
 
 RECORDS, PICTURES = "records.jsonl", "pictures"  # in the folder of an audit; that of pictures has records too
 Stage = Callable[[str], AbstractContextManager[Report]]

@@ -1,33 +1,65 @@
-"""Command line -> one public function: one file per verb. Heavy imports wait until a command runs."""
+"""Command line -> one public function: one file per verb. A command's module is imported when it is run."""
 
 import sys
+from functools import cache
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command, get_group
 
-from featveil.cli import (
-    attack,
-    audit,
-    bench,
-    database,
-    demo,
-    extract,
-    face,
-    invert,
-    ledger,
-    localize,
-    match,
-    patches,
-    pool,
-    privatize,
-    subset,
-    train,
-    train_concealer,
-)
-from featveil.cli import map as mapping
 from featveil.cli.console import complain, drop, show_warnings
 from featveil.core.errors import FeatveilError
+
+# Where each command is, and the first sentence of its help, so that `featveil --help` imports none of them.
+COMMANDS = {
+    "extract": ("extract:extract", "Extract raw features. They show what the image shows: keep them on this device."),
+    "privatize": (
+        "privatize:privatize",
+        "Hide descriptors so that they still match. Randomness is the operating system's, or that of the pool's"
+        " secret.",
+    ),
+    "match": ("match:match", "Match two images by the exact distances of their features, or by their words."),
+    "map": (
+        "map:map_images",
+        "Build a map from private features: hide, match, verify, map. Needs the extra colmap.",
+    ),
+    "localize": (
+        "localize:localize",
+        "Find where private queries were taken, in a map of raw or private features. Needs the extra colmap.",
+    ),
+    "attack": (
+        "attack:attack",
+        "Try to recover the descriptors behind private features, and say how near the guesses come.",
+    ),
+    "invert": (
+        "invert:invert",
+        "Paint what features show, with a trained network: what an attacker sees who has them.",
+    ),
+    "audit": (
+        "audit:audit",
+        "How well features still match, and how much attacks get back: all defenses, all attacks, on your own images.",
+    ),
+    "demo": (
+        "demo:demo",
+        "Match two images raw and privately, attack what was sent, and explain it all on one page.",
+    ),
+    "database": (
+        "database:app",
+        "Build and inspect databases of public descriptors: what lifting draws from, or a codebook of words.",
+    ),
+    "subset": (
+        "subset:app",
+        "Choose epsilon and the number of words of the subset mechanism, and check the sampler that ships.",
+    ),
+    "face": ("face:app", "Enroll, verify and identify people by private face templates."),
+    "ledger": ("ledger:app", "Set privacy budgets, and show what releases have spent of them."),
+    "pool": ("pool:app", "Keep descriptors that only this device has, to hide others among."),
+    "patches": ("patches:app", "Build sets of matching patches, to train and to measure descriptors."),
+    "train": ("train_concealer:app", "Train networks: inverters that attack, concealers that defend."),
+    "bench": ("bench:app", "Measure how well private features match, and how fast."),
+}
 
 # Click's UsageError; newer versions of typer carry their own copy of click, so it cannot be imported by name.
 _UsageError: Any = typer.BadParameter.__bases__[0]
@@ -57,8 +89,33 @@ class Commands(TyperGroup):
             raise typer.Exit(1) from None
 
 
+class LazyCommands(Commands):
+    """The commands of the table; one is imported when it is run or shows its own help."""
+
+    def __init__(self, **facts: Any) -> None:
+        super().__init__(**facts)
+        self.commands = {name: TyperCommand(name, help=summary) for name, (_, summary) in COMMANDS.items()}
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command itself."""
+        name, listed, rest = super().resolve_command(ctx, args)
+        return name, listed if name is None else load_command(name), rest
+
+
+@cache
+def load_command(name: str) -> Any:
+    """The command called `name`, of which everything is imported that its help needs."""
+    module, _, attribute = COMMANDS[name][0].partition(":")
+    target = getattr(import_module(f"featveil.cli.{module}"), attribute)
+    if isinstance(target, typer.Typer):
+        return get_group(target)
+    alone = typer.Typer(add_completion=False)
+    alone.command(name)(target)
+    return get_command(alone)
+
+
 app = typer.Typer(
-    cls=Commands,
+    cls=LazyCommands,
     name="featveil",
     no_args_is_help=True,
     add_completion=False,
@@ -86,26 +143,6 @@ def featveil(
     Example: featveil demo
     """
     show_warnings()
-
-
-app.command()(extract.extract)
-app.add_typer(database.app, name="database")
-app.command()(privatize.privatize)
-app.command()(match.match)
-app.command("map")(mapping.map_images)
-app.command()(localize.localize)
-app.command()(attack.attack)
-app.command()(invert.invert)
-app.command()(audit.audit)
-app.add_typer(subset.app, name="subset")
-app.add_typer(face.app, name="face")
-app.add_typer(ledger.app, name="ledger")
-app.add_typer(pool.app, name="pool")
-app.add_typer(patches.app, name="patches")
-train.app.command("concealer")(train_concealer.concealer)
-app.add_typer(train.app, name="train")
-app.add_typer(bench.app, name="bench")
-app.command()(demo.demo)
 
 
 def main() -> None:

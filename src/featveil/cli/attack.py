@@ -1,87 +1,33 @@
 """featveil attack: private features -> guesses of what they hide, and how near those are to the truth."""
 
-from dataclasses import dataclass, replace
-from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.console import Group
+from rich.markup import escape
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
 
-from featveil.cli.adversary import (
-    FEATURES_OF_IMAGE,
-    Adversary,
-    Files,
-    Obstacle,
-    beside,
-    obstacle,
-    veil_files,
-)
-from featveil.cli.attack_results import FLOOR, LeftOut, Results, list_attacks
-from featveil.cli.chosen_attacks import make_attacks
-from featveil.cli.console import Json, complain, progress, show, stderr
-from featveil.cli.extract import read_features
-from featveil.core.errors import FeatveilError, InputError, MissingExtraError
-from featveil.core.files import check_folder
-from featveil.core.kinds import base_kind
+from featveil.cli.console import Json, printable, progress, show, stderr, table
+from featveil.cli.options import command, split
+from featveil.pipelines.adversary import AdversaryFiles, flag
+from featveil.pipelines.attack import AttackRequest, AttackResult, keeps, list_attacks
+from featveil.pipelines.attack import attack as run_attacks
 
 if TYPE_CHECKING:
-    from featveil.attacks import Attack
-    from featveil.core import ConcealingNetwork, PrivateFeatures
-    from featveil.core.resuming import Report
-    from featveil.metrics import Truth
-    from featveil.pipelines.attack import Settings, Target
+    from rich.console import RenderableType
+
+_MOST_NOTES = 12
+_MOST_WRITTEN = 4
 
 
+@command
 def attack(
-    private: Annotated[
-        list[Path] | None, typer.Argument(metavar="PRIVATE", help="Private .veil files, or folders of them.")
-    ] = None,
-    attacks: Annotated[
-        list[str] | None,
-        typer.Option("--with", help="Attacks, separated by commas, or all: those that can be run with what is known."),
-    ] = None,
-    truth: Annotated[
-        Path | None,
-        typer.Option(help="To score with: raw .veil file or image, or a folder of them with the same names."),
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for records, table and histograms; without --truth for the guesses.")
-    ] = None,
-    database: Annotated[
-        Path | None,
-        typer.Option(help="The attacker's own descriptors, a file, or none.", show_default="the built-in one"),
-    ] = None,
-    lifting_database: Annotated[
-        Path | None,
-        typer.Option(
-            help="Database that the features were lifted with; none: the attacker does not know it.",
-            show_default="the built-in one if named",
-        ),
-    ] = None,
-    codebook: Annotated[
-        Path | None, typer.Option(help="Codebook of word sets.", show_default="the built-in one if named")
-    ] = None,
-    others: Annotated[
-        list[Path] | None, typer.Option(help="Other private images lifted with the same database, or folders of them.")
-    ] = None,
-    repeats: Annotated[
-        list[Path] | None,
-        typer.Option(help="Further releases of the same features, or folders of them with the same names."),
-    ] = None,
-    reference: Annotated[
-        Path | None, typer.Option(help="Another image of the same place: an image or a .veil file, raw or private.")
-    ] = None,
-    concealer: Annotated[
-        Path | None,
-        typer.Option(help="Network that the features were concealed by.", show_default="the built-in one if named"),
-    ] = None,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", help="A parameter of an attack: NAME=VALUE or ATTACK.NAME=VALUE.")
-    ] = None,
-    sample: Annotated[
-        int | None, typer.Option(min=1, help="Features to attack where each is attacked by itself.", show_default="all")
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of the attacks' own draws and the sample.")] = 0,
+    request: AttackRequest,
+    known: AdversaryFiles,
     list_: Annotated[bool, typer.Option("--list", help="Say what each attack needs and applies to, and stop.")] = False,
     json: Json = False,
 ) -> None:
@@ -92,197 +38,109 @@ def attack(
 
     Example: featveil attack query.veil --with nearest --truth query-raw.veil --out results/
     """
-    from featveil.pipelines.attack import Settings
-
     if list_:
-        facts, text = list_attacks()
-        show(facts, json, text)
+        listed = list_attacks()
+        show(listed, json, _listing(listed))
         return
-    if not private or not attacks:
-        raise InputError("name private .veil files and attacks, --with NAME or all: featveil attack --list shows them")
-    methods, everything = make_attacks(attacks, settings or [])
-    files = _victims(private)
-    _check_files(files, truth, repeats or [], reference, out)
-    several = tuple(others or ()), tuple(repeats or ())
-    known = Files(database, lifting_database, codebook, *several, reference, concealer)
-    results = _Run(methods, everything, Adversary(known), truth, Settings(seed, sample), files, out).all_files()
-    if not results.records and not results.guesses:
-        why = "; ".join(results.not_run()) or "see the lines above"
-        raise InputError(f"nothing could be attacked in {len(files)} file{'s' if len(files) > 1 else ''}: {why}")
-    if out is not None:
-        results.write(out)
-    show(results.facts(), json, results.text())
-    if results.failed:
+    request = replace(request, attacks=split_names(request.attacks))
+    try:
+        with progress("attacking") as report:
+            result = run_attacks(request, known, report)
+    except KeyboardInterrupt:
+        way = f"The same command goes on from {request.out}" if keeps(request) else "Nothing was kept"
+        stderr.print(f"Stopped. {way}", markup=False, highlight=False)
+        raise typer.Exit(130) from None
+    show(result.facts(), json, _text(result))
+    if result.failed:
         raise typer.Exit(1)
 
 
-@dataclass(frozen=True)
-class _Victim:
-    """A private file; `inside` is its name in the folder that was given, under which its truth is looked for."""
-
-    path: Path
-    inside: str
+def split_names(given: Sequence[str]) -> tuple[str, ...]:
+    """The names of attacks, each of which may be several with commas between."""
+    return tuple(name for text in given for name in split(text, "--with"))
 
 
-def _victims(paths: list[Path]) -> dict[str, _Victim]:
-    """What to attack, by a name that is unique; of several folders, such as one for each defense, with the folder's."""
-    found: dict[str, _Victim] = {}
-    for path in paths:
-        before = f"{path.resolve().name}/" if path.is_dir() and len(paths) > 1 else ""
-        for inside, file in veil_files(path).items():
-            if found.setdefault(before + inside, _Victim(file, inside)).path != file:
-                raise InputError(f"two files are called {before + inside}: attack them one after the other")
-    return found
+def _text(result: AttackResult) -> "RenderableType":
+    """For a person: a table for each scheme, what the attackers knew, what was left out and written."""
+    parts = _scored(result) if result.records else _guessed(result)
+    notes, written = result.notes, result.written
+    hidden = [f"and {len(notes) - _MOST_NOTES} more notes: see --json"] if len(notes) > _MOST_NOTES else []
+    lines = [*notes[:_MOST_NOTES], *hidden, *result.not_run]
+    parts += [Text("")] if lines else []
+    parts += [_hanging(line) for line in lines]
+    if len(written) > _MOST_WRITTEN:
+        written = (*written[: _MOST_WRITTEN - 1], f"and {len(written) - _MOST_WRITTEN + 1} more")
+    return Group(*parts, *(Text(printable(f"wrote {path}")) for path in written))
 
 
-def _check_files(
-    files: dict[str, _Victim], truth: Path | None, repeats: list[Path], reference: Path | None, out: Path | None
-) -> None:
-    """Raise InputError, before any work, for paths that are missing or one file where each victim needs its own."""
-    given = [("--truth", truth), *(("--repeats", path) for path in repeats), ("--reference", reference)]
-    for option, path in given:
-        if path is not None and not path.exists():
-            raise InputError(f"there is no file or folder {path} for {option}")
-        if path is not None and option != "--reference" and len(files) > 1 and not path.is_dir():
-            raise InputError(f"{option} {path} is one file for {len(files)}: name a folder that holds the same names")
-    if out is not None and out.exists():
-        check_folder(out)
+def _scored(result: AttackResult) -> "list[RenderableType]":
+    from featveil.plotting.leakage_tables import leakage_cells, leakage_rows
+
+    rows = leakage_rows(result.records)
+    parts: list[RenderableType] = []
+    for scheme in dict.fromkeys(row.scheme for row in rows):
+        chosen = [row for row in rows if row.scheme == scheme]
+        files = max(row.files for row in chosen)
+        heading = f"{chosen[0].title}: {files} file{'s' if files > 1 else ''}"
+        headings = ("attack", "features", "answers\n%", "mean", "median", "< 0.3\n%", "< 0.5\n%", "exact\n%")
+        cells: list[tuple[object, ...]] = list(leakage_cells(chosen))
+        scores = table(*headings, "rank", "seconds", rows=cells)
+        scores.padding = (0, 1, 0, 0)  # a terminal has 80 columns
+        knew = {row.knows: [one.attack for one in chosen if one.knows == row.knows] for row in chosen}
+        lines = [f"known to {', '.join(attacks)}: {_known(names, result.sources)}" for names, attacks in knew.items()]
+        parts += [Text(printable(f"{heading}\n"), style="bold"), scores, Text(""), *map(_hanging, lines), Text("")]
+    return parts[:-1]
 
 
-@dataclass
-class _Run:
-    """All attacks on all files, one after the other; `everything`: those that cannot be run are left out."""
-
-    methods: "list[Attack]"
-    everything: bool
-    adversary: Adversary
-    truth: Path | None
-    settings: "Settings"
-    files: dict[str, _Victim]
-    out: Path | None
-
-    def __post_init__(self) -> None:
-        self.results = Results(self.adversary.sources())
-
-    def all_files(self) -> Results:
-        """Attack every file, under a progress bar; Ctrl-C says how to go on where something is kept."""
-        try:
-            with progress("attacking") as report:
-                for place, (name, victim) in enumerate(self.files.items()):
-                    self._try_file(name, victim, partial(_advance, report, place, len(self.files)))
-        except KeyboardInterrupt:
-            told = f"The same command goes on from {self.out}" if self._keeps() else "Nothing was kept"
-            stderr.print(f"Stopped. {told}", markup=False, highlight=False)
-            raise typer.Exit(130) from None
-        return self.results
-
-    def _keeps(self) -> bool:
-        """Whether the folder holds records or, without a truth, guesses that the same command does not make again."""
-        from featveil.pipelines.guesses import guess_path
-
-        if self.out is None:
-            return False
-        if self.truth is not None:
-            return (self.out / "records.jsonl").exists()
-        return any(guess_path(self.out, name, method).exists() for name in self.files for method in self.methods)
-
-    def _try_file(self, name: str, victim: _Victim, report: "Report") -> None:
-        try:
-            self._file(name, victim, report)
-        except FeatveilError as error:
-            if len(self.files) == 1:
-                raise
-            self._failed(name, error)
-
-    def _file(self, name: str, victim: _Victim, report: "Report") -> None:
-        from featveil.pipelines.attack import Target, run_resumable
-        from featveil.pipelines.guesses import run_guesses
-
-        private = _private(victim.path)
-        knowledge = self.adversary.knowledge(private, victim.inside)
-        truth = self._aligned(private, victim, knowledge.network)
-        knowledge = replace(knowledge, truth=None if truth is None else truth.points)
-        target = Target(name, private, knowledge)
-        methods = self._usable(target)
-        self.results.note_database(private, knowledge, methods)
-        self.results.note_geometry(private)
-
-        def failed(method: "Attack", error: FeatveilError) -> None:
-            if self.everything and isinstance(error, MissingExtraError):
-                obstructed = Obstacle(f"without an extra ({error})", str(error))
-                self.results.left_out.append(LeftOut(name, method.name, obstructed))
-                return
-            if len(self.files) == len(self.methods) == 1:
-                raise error
-            self._failed(f"{name}, {method.name}", error)
-
-        if truth is None:
-            self.results.guesses += run_guesses(target, methods, self.settings, self.out, failed, report)
-        else:
-            self.results.note_truth(private, truth)
-            kept = None if self.out is None else self.out / "records.jsonl"
-            self.results.records += run_resumable(target, truth, methods, self.settings, kept, failed, report)
-
-    def _usable(self, target: "Target") -> "list[Attack]":
-        """The attacks that can be run, and the floor; for one that cannot, a reason or, if it was named, an error."""
-        from featveil.attacks import ATTACKS
-
-        found, scored = [], target.knowledge.truth is not None
-        for method in self.methods:
-            obstructed = obstacle(target.private, method, target.knowledge)
-            if obstructed is None:
-                found.append(method)
-            elif self.everything:
-                self.results.left_out.append(LeftOut(target.name, method.name, obstructed))
-            elif len(self.files) == 1:
-                raise InputError(obstructed.message)
-            else:
-                self._failed(target.name, obstructed.message)
-        if self.everything and not scored:  # a guess without looking is there to be compared with
-            return [method for method in found if method.name != FLOOR]
-        floor: Attack = ATTACKS[FLOOR]()
-        wanted = scored and found and not any(method.name == FLOOR for method in self.methods)
-        # Last: what fails with an error shall not leave a record of chance alone.
-        return [*found, floor] if wanted and obstacle(target.private, floor, target.knowledge) is None else found
-
-    def _aligned(
-        self, private: "PrivateFeatures", victim: _Victim, network: "ConcealingNetwork | None"
-    ) -> "Truth | None":
-        """The truth of the file; raises InputError when the features given for it are not those that it hides."""
-        from featveil.core import Features
-        from featveil.metrics import align
-
-        if self.truth is None:
-            return None
-        path = beside(self.truth, victim.inside, "--truth")
-        raw = read_features(path, base_kind(private.kind), max(FEATURES_OF_IMAGE, len(private)))
-        if not isinstance(raw, Features):
-            raise InputError(f"{path} is private: --truth takes the raw features or the image it came from")
-        try:
-            return align(private, raw, network)
-        except InputError as error:
-            raise InputError(f"{path} does not belong to {victim.path}: {error}") from error
-
-    def _failed(self, what: str, error: object) -> None:
-        self.results.failed += 1
-        complain("warning", f"{what}: {error}")
+def _known(names: Sequence[str], sources: dict[str, str]) -> str:
+    known = [_listed((name,)) + (f" ({sources[name]})" if name in sources else "") for name in names]
+    return ", ".join(known) or "nothing"
 
 
-def _advance(report: "Report", place: int, files: int, done: int, total: int) -> None:
-    """Of `files` with `total` attacks each, the one at `place` has `done`."""
-    report(place * total + done, files * total)
+def _guessed(result: AttackResult) -> "list[RenderableType]":
+    rows: list[tuple[object, ...]] = [
+        (
+            escape(printable(guess.file)),
+            guess.attack,
+            f"{guess.attacked:,}",
+            f"{100 * guess.answered / guess.attacked:.1f}",
+            f"{guess.seconds:.1f}",
+        )
+        for guess in result.guesses
+    ]
+    guesses = table("file", "attack", "features", "answered %", "seconds", rows=rows)
+    guesses.columns[1].justify = "left"
+    return [guesses, Text(""), Text("How near these guesses are is unknown without --truth.")]
 
 
-def _private(path: Path) -> "PrivateFeatures":
-    from featveil.core import PrivateFeatures
-    from featveil.extractors.images import IMAGE_SUFFIXES
-    from featveil.formats.veil import load
+def _listing(listed: dict[str, Any]) -> "RenderableType":
+    """Every attack with what it needs, can use and applies to, for a person."""
+    parts: list[RenderableType] = []
+    for one in listed["attacks"]:
+        facts = {
+            "applies to": ", ".join(one["applies_to"]),
+            "needs": _listed(one["needs"]),
+            "can use": _listed(one["uses"]),
+            "--set": ", ".join(f"{key}={value}" for key, value in one["parameters"].items()),
+        }
+        parts += [Text(one["name"], style="bold"), _hanging(one["summary"], " "), _indented(facts), Text("")]
+    known = {f"{name.replace('_', ' ')} ({flag(name)})": meaning for name, meaning in listed["knowledge"].items()}
+    return Group(*parts, Text("What an adversary may know", style="bold"), _indented(known))
 
-    if path.suffix.lower() in IMAGE_SUFFIXES:
-        raise InputError(f"{path} is an image: privatize it first, and attack the result")
-    features = load(path)
-    if not isinstance(features, PrivateFeatures):
-        raise InputError(f"{path} holds raw features: nothing is hidden, so there is nothing to attack")
-    if len(features) == 0:
-        raise InputError(f"{path} has no features: there is nothing to attack")
-    return features
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(name.replace("_", " ") for name in names) or "nothing"
+
+
+def _indented(lines: dict[str, str]) -> "RenderableType":
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    for name, value in lines.items():
+        if value:
+            grid.add_row(Text(name, style="dim"), Text(value))
+    return Padding(grid, (0, 0, 0, 2), expand=False)
+
+
+def _hanging(line: str, before: str = "-") -> "RenderableType":
+    grid = Table.grid(padding=(0, 1, 0, 0))
+    grid.add_row(before, Text(printable(line)))
+    return grid

@@ -1,13 +1,11 @@
 """Which concealing network a command compares with: the file that is named, or the built-in one where it was used."""
 
-from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-if TYPE_CHECKING:
-    from featveil.core import ConcealingNetwork
+from featveil.pipelines.sources import find_network as find_network
 
 ConcealedBy = Annotated[
     Path | None,
@@ -25,18 +23,3 @@ Concealers = Annotated[
 Composed = Annotated[
     bool, typer.Option("--composed", help="Also all other defenses after each concealer, as one scheme.")
 ]
-
-
-def find_network(path: Path | None, kinds: Iterable[str]) -> "ConcealingNetwork | None":
-    """The network at `path`; without one the built-in network, if descriptors of `kinds` were concealed by it."""
-    from featveil.core import base_kind, is_concealed
-    from featveil.defenses import builtin_concealer, has_builtin_concealer, load_network
-
-    if path is not None:
-        return load_network(path)
-    for kind in kinds:
-        if is_concealed(kind) and has_builtin_concealer(base_kind(kind)):
-            usual = builtin_concealer(base_kind(kind))
-            if usual.concealed_kind == kind:
-                return usual
-    return None

@@ -1,165 +1,112 @@
-"""featveil face: enroll, verify and identify people by private templates."""
+"""featveil face: enroll, verify and identify people by private templates. Exit codes tell as well."""
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.markup import escape
 
-from featveil.cli import face_extract, face_probes
-from featveil.cli.console import Json, complain, progress, show
-from featveil.cli.face_inputs import (
-    Among,
-    Attribute,
-    Largest,
-    Mean,
-    Model,
-    Name,
-    Person,
-    Scale,
-    Store,
-    face_of,
-    first_of_everyone,
-    network_of,
-    open_store,
-)
-from featveil.core.errors import InputError
+from featveil.cli.console import Json, progress, show, table
+from featveil.cli.options import command
+from featveil.pipelines import face as verbs
+from featveil.pipelines.face import Among, DescribedBy, FaceChoice, FaceNetworkFile, open_store
 
 if TYPE_CHECKING:
-    from featveil.stores.templates import Settings
-
-_ALIKE = 3  # times the stated FAR, up to which strangers of two sorts count as alike
+    from featveil.stores.templates import Settings, Verdict
 
 app = typer.Typer(no_args_is_help=True, help="Enroll, verify and identify people by private face templates.")
 
-app.command()(face_extract.extract)
+Store = Annotated[Path, typer.Argument(metavar="STORE", help="Template store (SQLite file).")]
 
 
 @app.command()
-def create(
-    store: Store,
-    among: Annotated[Path, typer.Option(help="Faces to hide others among (.npz, .npy, database), or a pool.")],
-    strategy: Annotated[
-        str, typer.Option(help="Lifting: hybrid, adversarial or balanced. A pool is always hardened.")
-    ] = "hybrid",
-    dimension: Annotated[int, typer.Option(help="Dimension of the templates.")] = 16,
-    attribute: Attribute = None,
-    model: Annotated[
-        Path | None,
-        typer.Option(
-            help="ONNX file of the network that described them, where FACES do not say.", show_default="theirs"
-        ),
-    ] = None,
-    mean: Mean = 0.0,
-    scale: Scale = 1.0,
-    json: Json = False,
-) -> None:
+@command
+def extract(request: verbs.FaceExtractRequest, network: FaceNetworkFile, json: Json = False) -> None:
+    """Describe the faces on photographs by vectors that are near for one person. Names are relative to their folder.
+
+    Example: featveil face extract people/ --out people.npz
+    """
+    with progress("faces") as report:
+        faces, left_out = verbs.extract_faces(request, network, report)
+    facts = {"out": str(request.out), "faces": len(faces), "kind": faces.kind, "model": faces.model}
+    text = f"{len(faces):,} faces of kind {faces.kind} in {request.out}"
+    text += f", {len(left_out):,} left out" * bool(left_out)
+    note = "These are raw: whoever has them knows who is on the photographs."
+    show({**facts, "left_out": len(left_out)}, json, f"{text}\n{note}")
+
+
+@app.command()
+@command
+def create(request: verbs.StoreRequest, described: DescribedBy, json: Json = False) -> None:
     """Make a template store. It fixes the network and the defense of all templates.
 
     Whoever has the faces that others are hidden among can take them out again: a pool that nobody else has is safer.
 
     Example: featveil face create people.sqlite --among others.npz --dimension 16
     """
-    from featveil.datasets.face_sets import load_faces
-    from featveil.defenses import Hardened, Lifting
-    from featveil.defenses.lint import lint, summarize_weaknesses
-    from featveil.pipelines.face import ARRAYS, load_others
-    from featveil.stores.pool import Pool
-    from featveil.stores.templates import Settings, TemplateStore
-
-    defense: Hardened | Lifting
-    digest = None
-    said = model is not None or (mean, scale) != (0, 1)
-    named = network_of(model, mean, scale) if said else None
-    if among.suffix.lower() == ".pool":
-        holdings = Pool(among).holdings()
-        kind, size = holdings.kind, holdings.size
-        defense = Hardened(max(1, dimension // 2), dimension, Pool(among))
-    else:
-        others = load_others(among, "face" if named is None else named.kind, attribute)
-        kind, size = others.kind, others.size
-        digest = load_faces(among).model if among.suffix.lower() in ARRAYS else None
-        if strategy not in ("hybrid", "adversarial", "balanced"):
-            raise InputError(f"templates are lifted by hybrid, adversarial or balanced, got {strategy!r:.80}")
-        if strategy == "balanced" and others.labels is None:
-            raise InputError("balanced needs labels of the faces to hide among: name one with --attribute")
-        defense = Lifting(strategy, dimension, database=others).for_kind(kind)
-        if len(others) <= defense.adversarial_directions:
-            raise InputError(f"{among} holds {len(others):,} faces: templates of dimension {dimension} need more")
-    if named is not None:
-        if (kind, size) != (named.kind, named.size):
-            raise InputError(
-                f"{among} holds {kind} of size {size}, {model} describes {named.kind} of size {named.size}"
-            )
-        digest = named.digest
-    settings = Settings(kind, size, defense.spec(), digest, str(among.resolve()))
-    TemplateStore.create(store, settings)
-    weaknesses = summarize_weaknesses(lint(kind, defense, keep_geometry=False, apart=True))
-    if weaknesses:
-        complain("warning", weaknesses)
-    text = f"{store}: an empty store for {kind} descriptors of size {size}, lifted to dimension {dimension}"
-    show({"store": str(store), **_described(settings), "weaknesses": weaknesses}, json, text)
+    settings, weaknesses = verbs.create_store(request, described)
+    facts = {"store": str(request.store), **_described(settings), "weaknesses": weaknesses}
+    text = f"{request.store}: an empty store for {settings.kind} descriptors of size {settings.size}"
+    show(facts, json, f"{text}, lifted to dimension {request.dimension}")
 
 
 @app.command()
-def enroll(
-    store: Store,
-    person: Annotated[
-        str | None, typer.Argument(help="Name of the person.", show_default="with --everyone: all")
-    ] = None,
-    photo: Annotated[
-        Path | None, typer.Argument(metavar="FACE", help="Photograph, or a descriptor (.npy, .npz).")
-    ] = None,
-    name: Name = None,
-    everyone: Annotated[
-        Path | None, typer.Option(help="Enroll each person of an .npz file with their first photograph instead.")
-    ] = None,
-    model: Model = None,
-    mean: Mean = 0.0,
-    scale: Scale = 1.0,
-    largest: Largest = False,
-    among: Among = None,
-    attribute: Attribute = None,
-    json: Json = False,
-) -> None:
+@command
+def enroll(request: verbs.EnrollRequest, choice: FaceChoice, hidden: Among, json: Json = False) -> None:
     """Add a private template. The photograph and its descriptor are not stored.
 
     --everyone adds 1,000 people at a time; run again after an interruption, it goes on with those who are missing.
 
     Example: featveil face enroll people.sqlite ann ann.jpg
     """
-    from featveil.pipelines.face import check_enough, defense_of, templates
-
-    opened, settings = open_store(store)
-    incomplete = person is None or photo is None
-    if incomplete if everyone is None else (person, photo, name) != (None, None, None):
-        raise InputError("name a person and a face, or a file of faces with --everyone")
-    already = 0
-    if everyone is not None:
-        faces = first_of_everyone(everyone, settings)
-        enrolled = set(opened.people())
-        already = sum(who in enrolled for who, _ in faces)
-        faces = [(who, features) for who, features in faces if who not in enrolled]
-    else:
-        assert person is not None
-        assert photo is not None
-        faces = [(person, face_of(photo, name, settings, model, mean, scale, largest))]
-    opened.check_new(faces)  # before they use a pool up
-    defense = defense_of(settings, _among(among, settings), attribute)
-    check_enough(faces, defense)
     with progress("enrolled") as report:
-        made = opened.enroll(_counted(templates(faces, defense), len(faces), report))
-    text = f"{made:,} enrolled in {store}" if everyone is not None else f"{person} is enrolled in {store}"
-    text += f", {already:,} had been before" * (already > 0)
-    show({"store": str(store), "enrolled": made, "already": already}, json, text)
-
-
-app.command()(face_probes.verify)
-app.command()(face_probes.identify)
+        result = verbs.enroll(request, choice, hidden, report)
+    who = f"{result.enrolled:,} enrolled" if request.everyone is not None else f"{request.person} is enrolled"
+    text = f"{who} in {request.store}" + f", {result.already:,} had been before" * (result.already > 0)
+    show({"store": str(request.store), **asdict(result)}, json, text)
 
 
 @app.command()
-def revoke(store: Store, person: Person, json: Json = False) -> None:
+@command
+def verify(request: verbs.VerifyRequest, choice: FaceChoice, json: Json = False) -> None:
+    """Whether a face is that of a person in the store. Exit code 0: accepted, 1: refused, 3: no threshold yet.
+
+    Example: featveil face verify people.sqlite ann door-camera.jpg
+    """
+    verdict = verbs.verify(request, choice)
+    limit = "no threshold yet: featveil face calibrate"
+    if verdict.threshold is not None:
+        limit = f"threshold {verdict.threshold:.4f}"
+    text = f"{verdict.person}: {_word(verdict)} (distance {verdict.distance:.4f}, {limit})"
+    show({**asdict(verdict), "accepted": verdict.accepted}, json, text)
+    _exit(verdict)
+
+
+@app.command()
+@command
+def identify(request: verbs.IdentifyRequest, choice: FaceChoice, json: Json = False) -> None:
+    """Who of the store is nearest to a face. Exit code 0: someone is accepted, 1: nobody, 3: no threshold yet.
+
+    The threshold's FAR is for one template. Among many, some accept a stranger: calibrate for a FAR far below 1 in
+    their number.
+
+    Example: featveil face identify people.sqlite door-camera.jpg --top 3
+    """
+    result = verbs.identify(request, choice)
+    people = [{**asdict(one), "accepted": one.accepted} for one in result.nearest]
+    facts = {"store": str(request.store), "nearest": people, "expected_false_accepts": result.expected_false_accepts}
+    rows: list[tuple[object, ...]] = [(escape(one.person), f"{one.distance:.4f}", _word(one)) for one in result.nearest]
+    show(facts, json, table("person", "distance", "", rows=rows))
+    _exit(result.nearest[0])
+
+
+@app.command()
+def revoke(
+    store: Store,
+    person: Annotated[str, typer.Argument(help="Name of the person in the store.")],
+    json: Json = False,
+) -> None:
     """Delete someone's template. A new one of the same photograph links to it: enroll from another one.
 
     Example: featveil face revoke people.sqlite ann
@@ -170,49 +117,21 @@ def revoke(store: Store, person: Person, json: Json = False) -> None:
 
 
 @app.command()
-def calibrate(
-    store: Store,
-    faces: Annotated[Path, typer.Argument(metavar="FACES", help="Your own faces (.npz), some of one person.")],
-    far: Annotated[float, typer.Option(help="False accept rate: the share of strangers that may be accepted.")] = 1e-3,
-    pairs: Annotated[
-        Path | None, typer.Option(help="Pairs to find it on.", show_default="all, people by the names of photographs")
-    ] = None,
-    among: Among = None,
-    attribute: Attribute = None,
-    json: Json = False,
-) -> None:
+@command
+def calibrate(request: verbs.CalibrateRequest, hidden: Among, json: Json = False) -> None:
     """Find the threshold that accepts at most a stated share of strangers, on your own faces, and store it.
 
     Example: featveil face calibrate people.sqlite staff.npz --far 0.001
     """
-    from scipy.stats import beta
-
-    from featveil.datasets.face_pairs import load_pairs
-    from featveil.datasets.face_sets import load_faces
-    from featveil.pipelines.face import accepted_others
-    from featveil.pipelines.face import calibrate as calibrated
-
-    opened, settings = open_store(store)
-    known = load_faces(faces, settings.kind)
-    listed = None if pairs is None else load_pairs(pairs, known)
-    made = calibrated(known, listed, settings, _among(among, settings), far, attribute)
-    opened.calibrate(made)
-    others = accepted_others(known, settings, _among(among, settings), made.threshold, attribute)
-    if others is not None and others > _ALIKE * made.far:
-        complain(
-            "warning",
-            f"of people like those to hide among {100 * others:.2g} % are accepted, not {100 * made.far:.2g} %: hide"
-            " among people like those who will stand before the camera, and calibrate on such",
-        )
-    accepted = int(made.far * made.strangers + 1e-9)
-    bound = float(beta.ppf(0.95, accepted + 1, max(made.strangers - accepted, 1)))
+    result = verbs.calibrate(request, hidden)
+    calibration = result.calibration
     text = (
-        f"threshold   {made.threshold:.4f}\n"
-        f"FAR         at most {made.far:g} of {made.strangers:,} pairs of strangers (below {bound:.2g} at 95 %"
-        " confidence, were they independent)\n"
-        f"TAR         {100 * made.true_accept_rate:.1f} % of {made.mated:,} pairs of one person"
+        f"threshold   {calibration.threshold:.4f}\n"
+        f"FAR         at most {calibration.far:g} of {calibration.strangers:,} pairs of strangers"
+        f" (below {result.far_upper_bound:.2g} at 95 % confidence, were they independent)\n"
+        f"TAR         {100 * calibration.true_accept_rate:.1f} % of {calibration.mated:,} pairs of one person"
     )
-    show({"store": str(store), **asdict(made), "far_upper_bound": bound, "far_of_others": others}, json, text)
+    show({"store": str(request.store), **result.facts()}, json, text)
 
 
 @app.command()
@@ -222,8 +141,10 @@ def info(store: Store, json: Json = False) -> None:
     Example: featveil face info people.sqlite
     """
     opened, settings = open_store(store)
-    people, found = opened.people(), opened.calibration()
-    threshold = "none yet: featveil face calibrate" if found is None else f"{found.threshold:.4f} (FAR {found.far:g})"
+    people, stored = opened.people(), opened.calibration()
+    threshold = "none yet: featveil face calibrate"
+    if stored is not None:
+        threshold = f"{stored.threshold:.4f} (FAR {stored.far:g})"
     unnamed = ", of a network that is not known: no photographs (featveil face create --model)"
     names = ", ".join(people[:10]) + (", ..." if len(people) > 10 else "")
     text = (
@@ -233,23 +154,18 @@ def info(store: Store, json: Json = False) -> None:
         f"defense     {settings.defense['name']}, dimension {settings.dimension}\n"
         f"threshold   {threshold}"
     )
-    calibration = None if found is None else asdict(found)
-    result = {"store": str(store), **_described(settings), "people": people, "calibration": calibration}
-    show(result, json, text)
+    calibration = None if stored is None else asdict(stored)
+    show({"store": str(store), **_described(settings), "people": people, "calibration": calibration}, json, text)
 
 
-def _counted(templates: Any, total: int, report: Any) -> Any:
-    for done, one in enumerate(templates, start=1):
-        report(done, total)
-        yield one
+def _exit(verdict: "Verdict") -> None:
+    """Say by the exit code what was decided."""
+    if verdict.accepted is not True:
+        raise typer.Exit(3 if verdict.accepted is None else 1)
 
 
-def _among(given: Path | None, settings: "Settings") -> Path:
-    if given is not None:
-        return given
-    if settings.among is None or not Path(settings.among).exists():
-        raise InputError(f"the faces to hide among are not at {settings.among}: say where with --among")
-    return Path(settings.among)
+def _word(verdict: "Verdict") -> str:
+    return {True: "accepted", False: "refused", None: "not decided"}[verdict.accepted]
 
 
 def _described(settings: "Settings") -> dict[str, object]:

@@ -88,7 +88,7 @@ def inversion(
     from featveil.lab.inversion import run_resumable
     from featveil.lab.inversion_photos import find_photographs, read_photographs
     from featveil.lab.inversion_study import DEFAULT_ATTACKS, Settings, Study, make_schemes, make_trials
-    from featveil.pipelines.invert import load_painter
+    from featveil.pipelines.painters import load_painter
 
     for theirs in attacker:
         for folder in images:

@@ -16,6 +16,10 @@ Key = tuple[str, ...]
 Measure = Callable[[frozenset[Key]], Iterable[Record]]
 
 
+def silent(done: int, total: int) -> None:
+    """The Report of who does not want any."""
+
+
 @dataclass(frozen=True)
 class Plan:
     """The records that a run of `task` shall give, by key, and the parameters that each must have.

@@ -23,7 +23,7 @@ from featveil.lab.inversion_photos import Photograph
 from featveil.lab.inversion_study import Attempt, Study
 from featveil.metrics import Truth, guess_distances
 from featveil.metrics.reconstruction import METRIC, UNIT, compare
-from featveil.pipelines.invert import Image, blank, paint, recovered
+from featveil.pipelines.painters import Image, blank, paint, recovered
 
 TASK = "inversion"
 

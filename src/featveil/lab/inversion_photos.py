@@ -12,8 +12,8 @@ from featveil.core import Features, FeatveilError, InputError
 from featveil.core.resuming import Report
 from featveil.extractors import CONTRAST, extract, image_files, read_image
 from featveil.extractors.images import Image
-from featveil.pipelines.photo_pieces import Part
-from featveil.pipelines.photo_samples import middle, part_of
+from featveil.pipelines.train_parts.photo_pieces import Part
+from featveil.pipelines.train_parts.photo_samples import middle, part_of
 
 ALL = "all"
 

@@ -16,8 +16,8 @@ from featveil.core.seeding import generator
 from featveil.datasets import Scene
 from featveil.extractors import Sift, read_image
 from featveil.extractors.patch_cutting import Patches, cut_frames, frames_of, whole
-from featveil.pipelines.patch_tracks import ALIKE_TURNED, alike, choose_apart
-from featveil.pipelines.patch_views import jacobians, move
+from featveil.pipelines.patches_parts.patch_tracks import ALIKE_TURNED, alike, choose_apart
+from featveil.pipelines.patches_parts.patch_views import jacobians, move
 
 _DETECTED = 4000
 

@@ -5,27 +5,24 @@ from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
-from scipy.sparse import coo_matrix
-from scipy.sparse.csgraph import connected_components
 
-from featveil.core import Flats, InputError, Points, Randomness, Subspaces
+from featveil.core import Flats, InputError, Points, Randomness
 from featveil.core.arrays import Float32, Integers
 from featveil.core.records import Parameter
 from featveil.databases import Database
 from featveil.databases.nearest_labels import NearestLabels
 from featveil.datasets.face_sets import FaceSet
-from featveil.defenses import STRATEGIES, Hardened, Lifting
+from featveil.defenses import STRATEGIES, Lifting
 from featveil.distances import nearest
-from featveil.stores.pool import Pool
+from featveil.pipelines.face_templates import HARDENED as HARDENED
+from featveil.pipelines.face_templates import SAME_PERSON as SAME_PERSON
+from featveil.pipelines.face_templates import groups_of_people as groups_of_people
+from featveil.pipelines.face_templates import halves as halves
+from featveil.pipelines.face_templates import hide_by_pools
 
-RAW, HARDENED = "raw", "hardened"
+RAW = "raw"
 FACE_STRATEGIES = ("random", "adversarial", "hybrid", "hybrid+", "balanced", HARDENED)
 DIMENSIONS = (2, 4, 8, 16, 32)
-# Photographs whose descriptors are nearer show one person, where names do not tell: of 5,749 people in LFW 0.5 % have
-# another so near, and of 16,592 photographs in UTKFace, which names nobody, 19 %.
-SAME_PERSON = 0.7
-_ALIKE = 12  # nearest photographs that are looked at for it
-_TOGETHER = 16  # hidden in one call: too few for hardened lifting to fit anything to them, as it must be for one face
 
 
 @dataclass(frozen=True)
@@ -67,23 +64,8 @@ class FaceScheme:
         if self.strategy == RAW:
             return Points(values)
         if self.strategy == HARDENED:
-            return self._hardened(values, database, rng)
+            return hide_by_pools(values, database, rng, self.confounders, self.dimension)
         return self.lifting(database).privatize(Points(values), rng, labels if self.needs_labels else None)
-
-    def _hardened(self, values: Float32, database: Database, rng: Randomness) -> Subspaces:
-        """As if each face had a device with a pool of its own: confounders are new for each, and nobody has them."""
-        made: list[Subspaces] = []
-        pool = Pool.in_memory(database.points(), database.kind, rng)
-        capacity = left = pool.holdings().free // self.confounders
-        if capacity < 1:
-            raise InputError(f"{self.confounders} confounders need as many other faces, there are {len(database)}")
-        for start in range(0, len(values), min(_TOGETHER, capacity)):
-            part = Points(values[start : start + min(_TOGETHER, capacity)])
-            if left < len(part):
-                pool, left = Pool.in_memory(database.points(), database.kind, rng), capacity
-            left -= len(part)
-            made.append(Hardened(self.confounders, self.dimension, pool).privatize(part, rng))
-        return Subspaces(np.concatenate([one.offset for one in made]), np.concatenate([one.basis for one in made]))
 
     def _lifting(self) -> Lifting:
         return Lifting(self.strategy, self.dimension)
@@ -133,22 +115,3 @@ def apart_from(others: FaceSet, faces: FaceSet) -> FaceSet:
     if len(rows) == 0:
         raise InputError("all of the faces to hide among look like someone tested: name other faces")
     return others.take(rows)
-
-
-def halves(faces: FaceSet, rng: np.random.Generator) -> tuple[FaceSet, FaceSet]:
-    """Two parts of about the same size without a person in common: one to hide among, one for the attacker."""
-    person = groups_of_people(faces)
-    second = (rng.permutation(int(person.max()) + 1) % 2)[person] == 1
-    if second.all() or not second.any():
-        raise InputError("the faces to hide among are of one person: name more of them")
-    return faces.take(np.flatnonzero(~second)), faces.take(np.flatnonzero(second))
-
-
-def groups_of_people(faces: FaceSet) -> Integers:
-    """A number (n,) for everyone: photographs of one name, or as alike as those of one person, have the same."""
-    _, person = np.unique(faces.people, return_inverse=True)
-    found = nearest(Points(faces.values), Points(faces.values), min(_ALIKE, len(faces)))
-    i, place = np.nonzero(found.distances < SAME_PERSON)
-    j = found.indices[i, place]
-    links = coo_matrix((np.ones(len(i)), (person[i], person[j])), shape=(person.max() + 1,) * 2)
-    return np.asarray(connected_components(links, directed=False)[1][person], np.int64)

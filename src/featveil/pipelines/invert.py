@@ -1,185 +1,270 @@
-"""Features -> picture: by an inverter that reads them as they are, or after an attack has recovered descriptors.
+"""Paint what features show, raw or private: what an attacker sees who has them and a trained network."""
 
-Papers: affine-subspace-embeddings.txt 4.2 (nearest neighbour and direct inversion attack), ldp-feat.txt 6.1 and 6.3.
-"""
-
-import hashlib
-from dataclasses import dataclass, replace
+import logging
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-from scipy.spatial import cKDTree
+from featveil.core.errors import InputError
+from featveil.core.files import check_folder
+from featveil.core.kinds import base_kind
+from featveil.core.options import argument, option
+from featveil.pipelines.adversary import NO_FILES, Adversary, AdversaryFiles, obstacle
+from featveil.pipelines.sources import HDF5, read_features
 
-from featveil.attacks import Guess
-from featveil.core import Features, InputError, Keypoints, Points, PrivateFeatures, WordSets, base_kind
-from featveil.core.arrays import Float32
-from featveil.databases import builtin
-from featveil.defenses import builtin_concealer, has_builtin_concealer
-from featveil.extractors import NETWORKS, Sift
-from featveil.inverters import Inverter, builtin_inverter, load_inverter
-from featveil.inverters.builtin_inverter import SIFT_FILE
-from featveil.learning.encodings import Encoding
+if TYPE_CHECKING:
+    from featveil.attacks import Attack, Guess
+    from featveil.core import Features, PrivateFeatures
+    from featveil.extractors.images import Image
+    from featveil.metrics.reconstruction import Reconstruction
+    from featveil.pipelines.painters import Painter
 
-Image = NDArray[np.uint8]
-Seen = TypeVar("Seen", bound=Features | PrivateFeatures)
+_FEW_NEARBY = 0.3  # of features in their own image, however it was encoded since
+_GAP = 8  # pixels between two pictures
 
-BUILT_IN = "the built-in inverter"
-_GREY = 127
-_AT_SIFT_KEYPOINTS = ("sift", "rootsift", *NETWORKS)
-_MOST_KEYPOINTS = 10_000
-_NEARBY = 1.5  # pixels
-_OPTIONS = ("then", "strategy", "dimension", "confounders", "epsilon", "subset_size")
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class InvertRequest:
+    """What to paint, and how; at least a picture to write or an image to compare with is needed."""
+
+    features: Path = argument(help="A .veil file, raw or private, an .h5 file or an image.")
+    out: Path | None = option(None, help="The picture, a .png file.", shown="none")
+    inverter: Path | None = option(None, help="Inverter, an .onnx file.", shown="the built-in one, for raw SIFT")
+    attack: str | None = option(None, help="Recover the descriptors first: NAME, see featveil attack --list.")
+    original: Path | None = option(None, help="Image to compare with.", shown="FEATURES, if it is an image")
+    side_by_side: bool = option(False, help="The original at the left of the picture.")
+    positions_only: bool = option(False, help="Of keypoints read positions alone, as of most private files.")
+    size: int | None = option(
+        None, help="Pixels of the picture's long side.", shown="by the number of features", minimum=32
+    )
+    name: str | None = option(None, help="The image, in a file of many.", shown="the only one")
+    kind: str | None = option(None, help="Descriptor kind, where a file does not say it.")
+    max_features: int = option(2048, help="Of an image, the strongest.", minimum=1)
+    settings: tuple[str, ...] = option(
+        (), help="A parameter of the attack: NAME=VALUE.", flags=("--set",), repeated=True
+    )
+    seed: int = option(0, help="Of the attack's own draws.", minimum=0)
 
 
 @dataclass(frozen=True, eq=False)
-class Painter:
-    """An inverter, the name of its file, and the SHA-256 of that."""
+class InvertResult:
+    """The `picture` (h, w, 3) of so many `features`, painted by the `inverter` of that `digest`.
 
-    name: str
+    `geometry` is what was read of keypoints: "positions" or "full". `attack` recovered descriptors for a share
+    `answered` of the features. `score` compares the picture with the original, `blank` a grey one.
+    """
+
+    picture: "Image"
+    features: int
+    kind: str
+    geometry: str
+    inverter: str
     digest: str
-    inverter: Inverter
+    attack: str | None = None
+    answered: float | None = None
+    score: "Reconstruction | None" = None
+    blank: "Reconstruction | None" = None
+    out: Path | None = None
 
     @property
-    def reads_geometry(self) -> bool:
-        """Whether it makes use of scale, orientation and response."""
-        return self.inverter.encoding.geometry != "positions"
+    def size(self) -> tuple[int, int]:
+        """(width, height) of the picture."""
+        return self.picture.shape[1], self.picture.shape[0]
 
-    @property
-    def needs_geometry(self) -> bool:
-        """Whether it cannot do without them."""
-        return self.inverter.encoding.geometry == "full"
-
-    def reads_all(self, seen: Features | PrivateFeatures) -> bool:
-        """Whether it reads scale, orientation and response of the keypoints of `seen`."""
-        return seen.keypoints is not None and self.inverter.encoding.reads_all(seen.keypoints)
-
-
-def load_painter(path: Path | None = None, kind: str = "sift") -> Painter:
-    """The inverter in a file; without `path` the built-in one for raw descriptors of `kind`. Raises as these do."""
-    inverter = builtin_inverter(_read_as(kind)) if path is None else load_inverter(path)
-    content = (SIFT_FILE if path is None else path).read_bytes()
-    return Painter(BUILT_IN if path is None else path.name, hashlib.sha256(content).hexdigest(), inverter)
+    def facts(self) -> dict[str, Any]:
+        """As plain values, without the picture."""
+        facts: dict[str, Any] = {"features": self.features, "kind": self.kind}
+        facts |= {"attack": self.attack, "answered": self.answered, "geometry": self.geometry}
+        facts |= {"size": list(self.size), "inverter": self.inverter, "digest": self.digest}
+        if self.score is not None and self.blank is not None:
+            facts |= {**self.score._asdict(), "blank": self.blank._asdict()}
+        return {**facts, "out": None if self.out is None else str(self.out)}
 
 
-def paint(seen: Features | PrivateFeatures, painter: Painter, words: Float32 | None = None) -> Image:
-    """What the inverter makes of features as they are: a picture (h, w, 3) uint8 RGB.
+def invert(request: InvertRequest, known: AdversaryFiles = NO_FILES) -> InvertResult:
+    """Paint features, write the picture where one is named, and compare it with the original where there is one.
 
-    `words` (K, d) is the codebook of word sets. An inverter of SIFT serves raw RootSIFT too. Raises InputError when the
-    inverter was trained on others than these, and says how to get one, and as `Inverter.invert` does.
+    Private features are recovered first by the attack that is named, with what is `known`. Raises InputError for a
+    request that cannot be carried out, and where the inverter does not fit.
     """
-    seen = _readable(seen, painter)
-    check_fit(seen, painter, words)
-    return painter.inverter.invert(seen, words)
+    from featveil.pipelines.painters import at_size, load_painter, paint, without_geometry
+
+    _check_request(request)
+    method = None if request.attack is None else _one_attack(request.attack, request.settings)
+    seen = _read(request)
+    seen = without_geometry(seen) if request.positions_only else seen
+    painter, original = load_painter(request.inverter, base_kind(seen.kind)), _original(seen, request)
+    adversary, answered = Adversary(known), None
+    words, readable = _words(seen, adversary, request.features.name), seen
+    if method is not None:
+        guess, readable = _recovered(seen, method, adversary, painter, (request.seed, request.features.name))
+        answered = float(guess.answered.mean())
+    picture = paint(at_size(readable, _size(readable, request.size)), painter, words)
+    _warn_of_another_defense(readable, painter)
+    score, blank = _finish(picture, original, request)
+    return InvertResult(
+        picture=picture,
+        features=len(seen),
+        kind=seen.kind,
+        geometry="full" if painter.reads_all(readable) else "positions",
+        inverter=painter.name,
+        digest=painter.digest,
+        attack=None if method is None else method.name,
+        answered=answered,
+        score=score,
+        blank=blank,
+        out=request.out,
+    )
 
 
-def check_fit(seen: Features | PrivateFeatures, painter: Painter, words: Float32 | None = None) -> None:
-    """Raise InputError, with the way to an inverter that does, unless this one reads such descriptors."""
-    encoding = painter.inverter.encoding
-    known = np.empty((0, encoding.size), np.float32) if words is None else words
-    try:
-        encoding.check(Encoding.of(seen.descriptors, seen.kind, encoding.geometry, known))
-    except InputError as error:
-        ways = f"train one, '{training_command(seen)}'"
-        if isinstance(seen, PrivateFeatures):
-            ways += ", or have an attack recover the descriptors first (--attack)"
-        raise InputError(f"{painter.name} does not fit: {error}; {ways}") from error
-    if isinstance(seen.descriptors, WordSets) and words is None:
-        raise InputError("word sets are read with their codebook: give the file (--codebook)")
+def _check_request(request: InvertRequest) -> None:
+    """Raise InputError, before any work, when nothing would come of it."""
+    from featveil.extractors.images import IMAGE_SUFFIXES
+
+    out = request.out
+    if out is not None and out.suffix.lower() != ".png":
+        raise InputError(f"the picture is a .png file, not {out.name}")
+    if out is not None:
+        check_folder(out.parent)
+    compared = request.original is not None or request.features.suffix.lower() in IMAGE_SUFFIXES
+    if request.side_by_side and (out is None or not compared):
+        raise InputError("--side-by-side needs the picture, --out FILE.png, and an --original")
+    if out is None and not compared:
+        raise InputError("nothing would come of it: name the picture, --out FILE.png, or an --original to compare with")
 
 
-def check_reads_raw(painter: Painter, kind: str) -> None:
-    """Raise InputError unless it is an inverter of raw descriptors of `kind`, which attacks recover."""
-    read = painter.inverter.encoding
-    if read.representation != "points" or read.kind not in (kind, _read_as(kind)):
-        raise InputError(
-            f"{painter.name} reads {read.kind} {read.representation}, and recovered are raw {kind} descriptors: give an"
-            " inverter of those"
-        )
+def _one_attack(given: str, settings: tuple[str, ...]) -> "Attack":
+    from featveil.registry import make_attacks
+
+    names = [name.strip() for name in given.split(",") if name.strip()]
+    methods = make_attacks(names or [given], settings)
+    if len(methods) > 1:
+        raise InputError("a picture is of one attack: name one")
+    method: Attack = methods[0]
+    if "truth" in method.needs:
+        raise InputError(f"{given} knows the truth, which no file has: see featveil bench inversion")
+    return method
 
 
-def at_size(seen: Seen, size: tuple[int, int]) -> Seen:
-    """The same features as those of the image at another `size` (width, height), which may be unknown."""
-    if seen.image_size is None or seen.keypoints is None:
-        return seen
-    keypoints, factors = seen.keypoints, np.divide(size, seen.image_size)
-    scale = None if keypoints.scale is None else (keypoints.scale * factors.mean()).astype(np.float32)
-    xy = (keypoints.xy * factors).astype(np.float32)
-    moved = Keypoints(xy, scale, keypoints.orientation, keypoints.response)
-    return replace(seen, keypoints=moved, image_size=size)
+def _read(request: InvertRequest) -> "Features | PrivateFeatures":
+    """The features of a file; of several images those of the one that is named."""
+    from featveil.formats import colmap_database, hloc, private_hloc
+
+    path, module = request.features, None
+    if path.suffix.lower() in HDF5:
+        module = private_hloc if path.is_file() and private_hloc.is_private(path) else hloc
+    elif path.is_file() and colmap_database.is_database(path):
+        module = colmap_database
+    if module is None:
+        if request.name is not None:
+            raise InputError(f"--name is for files with features of many images, which {path} is not")
+        return read_features(path, request.kind or "sift", request.max_features)
+    names = module.names(path)
+    if request.name is None and len(names) != 1:
+        raise InputError(f"{path} has features of {len(names)} images: --name one of them")
+    chosen = names[0] if request.name is None else request.name
+    features: Features | PrivateFeatures = (
+        module.read(path, chosen) if module is private_hloc else module.read(path, chosen, request.kind)
+    )
+    if len(features) == 0:
+        raise InputError(f"image {chosen!r} in {path} has no features")
+    return features
 
 
-def without_geometry(seen: Seen) -> Seen:
-    """The same features with positions of keypoints only."""
-    return seen if seen.keypoints is None else replace(seen, keypoints=seen.keypoints.positions_only())
+def _original(seen: "Features | PrivateFeatures", request: InvertRequest) -> "Image | None":
+    """The image that the features are of, if there is one; warns of another, raises InputError for another size."""
+    from featveil.extractors import read_image
+    from featveil.extractors.images import IMAGE_SUFFIXES
+    from featveil.pipelines.painters import keypoints_found
 
-
-def keypoints_found(seen: Features | PrivateFeatures, image: Image) -> float | None:
-    """The share of features near one that SIFT finds in `image`; None for kinds that have other keypoints."""
-    if base_kind(seen.kind) not in _AT_SIFT_KEYPOINTS or seen.keypoints is None or len(seen) == 0:
+    features, original = request.features, request.original
+    path = original or (features if features.suffix.lower() in IMAGE_SUFFIXES else None)
+    if path is None:
         return None
-    there = Sift(max_features=max(_MOST_KEYPOINTS, len(seen))).extract(image).keypoints
-    if there is None or len(there) == 0:
-        return 0.0
-    distances, _ = cKDTree(there.xy).query(seen.keypoints.xy)
-    return float((distances < _NEARBY).mean())
+    image = read_image(path)
+    if seen.image_size is not None and tuple(seen.image_size) != (image.shape[1], image.shape[0]):
+        raise InputError(
+            f"the features are of an image of {seen.image_size[0]} x {seen.image_size[1]} pixels, {path} has"
+            f" {image.shape[1]} x {image.shape[0]}: give the image they were extracted from"
+        )
+    if original is not None and (share := keypoints_found(seen, image)) is not None and share < _FEW_NEARBY:
+        _log.warning(f"{100 * share:.0f}% of the features are where {path.name} has any: is it their image?")
+    return image
 
 
-def training_command(seen: Features | PrivateFeatures) -> str:
-    """The command that trains an inverter of such features."""
-    command = f"featveil train inverter --images DIR --out FILE.onnx --extractor {base_kind(seen.kind)}"
+def _size(seen: "Features | PrivateFeatures", longest: int | None) -> tuple[int, int]:
+    """(width, height) of the picture."""
+    from featveil.pipelines.painters import picture_size
+
+    if longest is None or seen.image_size is None:
+        return picture_size(seen)
+    factor = longest / max(seen.image_size)
+    return max(1, round(seen.image_size[0] * factor)), max(1, round(seen.image_size[1] * factor))
+
+
+def _words(seen: "Features | PrivateFeatures", adversary: Adversary, name: str) -> Any:
+    """The codebook (K, d) of word sets."""
+    import numpy as np
+
+    from featveil.core import PrivateFeatures, WordSets
+
+    if not isinstance(seen, PrivateFeatures) or not isinstance(seen.descriptors, WordSets):
+        return None
+    codebook = adversary.knowledge(seen, name).codebook
+    return None if codebook is None else np.asarray(codebook.values, np.float32)
+
+
+def _recovered(
+    seen: "Features | PrivateFeatures",
+    method: "Attack",
+    adversary: Adversary,
+    painter: "Painter",
+    draws: tuple[int, str],
+) -> "tuple[Guess, Features]":
+    """What the attack makes of all features, as raw ones."""
+    from featveil.attacks import attack
+    from featveil.core import PrivateFeatures
+    from featveil.core.seeding import generator
+    from featveil.pipelines.painters import check_reads_raw, recovered
+
     if not isinstance(seen, PrivateFeatures):
-        return command
-    spec = seen.defense
-    given = [f" --{name.replace('_', '-')} {_short(spec[name])}" for name in _OPTIONS if spec.get(name) is not None]
-    return f"{command} --defense {_short(spec.get('name'))}{''.join(given)}{_files(seen)}"
+        raise InputError("these are raw features: nothing is hidden, so there is nothing to attack")
+    check_reads_raw(painter, base_kind(seen.kind))
+    seed, name = draws
+    known = adversary.knowledge(seen, name)
+    if (why := obstacle(seen, method, known)) is not None:
+        raise InputError(why.message)
+    guess = attack(seen, method, known, generator(seed, name, method.name))
+    return guess, recovered(seen, guess)
 
 
-def _files(seen: PrivateFeatures) -> str:
-    """Options for what did not come with featveil: the network, or a database or codebook of raw descriptors."""
-    spec, kind = seen.defense, base_kind(seen.kind)
-    if spec.get("network"):
-        usual = has_builtin_concealer(kind) and builtin_concealer(kind).digest == spec["network"]
-        return "" if usual else " --concealer FILE"
-    drawn = spec.get("database") or spec.get("codebook")
-    return " --database FILE" if drawn and not _is_builtin(str(drawn), kind) else ""
+def _warn_of_another_defense(seen: "Features | PrivateFeatures", painter: "Painter") -> None:
+    """Say when the inverter was trained on the same representation, but another defense or database."""
+    from featveil.core import PrivateFeatures
+    from featveil.pipelines.painters import training_command
+
+    trained = painter.inverter.card.get("defense")
+    if isinstance(seen, PrivateFeatures) and trained is not None and trained != seen.defense:
+        _log.warning(f"{painter.name} was trained on another defense, so it sees less: {training_command(seen)}")
 
 
-def _is_builtin(digest: str, kind: str) -> bool:
-    try:
-        return builtin(kind).digest == digest
-    except InputError:  # none comes with featveil for this kind
-        return False
+def _finish(
+    picture: "Image", original: "Image | None", request: InvertRequest
+) -> "tuple[Reconstruction | None, Reconstruction | None]":
+    """Write the picture, and say how near it is to the original, and how near a grey one would be."""
+    import numpy as np
 
+    from featveil.metrics.reconstruction import compare
+    from featveil.pipelines.painters import blank, resized
+    from featveil.plotting.pictures import write_picture
 
-def recovered(seen: PrivateFeatures, guess: Guess) -> Features:
-    """What an attack takes for the raw features behind `seen`, for an inverter of raw ones.
-
-    A guess of nothing at all becomes one of no direction. Negative values stay, though SIFT has none: cutting them off
-    makes pictures slightly worse.
-    """
-    values = np.array(guess.values)
-    values[~values.any(axis=1)] = 1 / np.sqrt(values.shape[1])
-    return Features(Points(values), base_kind(seen.kind), seen.keypoints, seen.image_size)
-
-
-def blank(image: Image) -> Image:
-    """The floor of every comparison: a grey picture of the same size."""
-    return np.full_like(image, _GREY)
-
-
-def _short(value: object) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)[:40]
-
-
-def _read_as(kind: str) -> str:
-    """The kind of inverter that serves `kind` too."""
-    return "sift" if kind == "rootsift" else kind
-
-
-def _readable(seen: Features | PrivateFeatures, painter: Painter) -> Features | PrivateFeatures:
-    """RootSIFT squared is SIFT but for its norm, which no inverter reads."""
-    if not isinstance(seen, Features) or seen.kind != "rootsift" or painter.inverter.encoding.kind != "sift":
-        return seen
-    return replace(seen, kind="sift", descriptors=Points(seen.descriptors.values**2))
+    height, width = picture.shape[:2]
+    beside = None if original is None else resized(original, (width, height))
+    scores = (None, None) if beside is None else (compare(picture, beside), compare(blank(beside), beside))
+    if request.out is not None:
+        gap = np.full((height, _GAP, 3), 255, np.uint8)
+        whole = np.hstack([beside, gap, picture]) if request.side_by_side and beside is not None else picture
+        write_picture(whole, request.out)
+    return scores

@@ -1,144 +1,84 @@
-"""Matching patches from one's own photographs: what sets have in common, and how their pairs are drawn.
+"""Cut sets of matching patches out of one's own photographs, to train and to measure descriptors."""
 
-Points are tracked through known views of single photographs (`patch_photos`), or, better, through photographs of one
-place by their COLMAP model (`patch_models`). The folder is in the layout of PhotoTour.
-"""
-
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Literal
 
-import numpy as np
+from featveil.core.errors import InputError
+from featveil.core.options import argument, option
+from featveil.core.resuming import Report, silent
+from featveil.pipelines.sources import named_images
 
-from featveil.core import InputError, Keypoints
-from featveil.core.arrays import Integers
-from featveil.core.seeding import check_seed, generator
-from featveil.datasets import PatchPairs
-from featveil.datasets.phototour_writing import writing_phototour
-from featveil.extractors.images import Image
-from featveil.extractors.patch_cutting import Patches, cut_patches
-from featveil.pipelines.patch_tracks import jittered
+if TYPE_CHECKING:
+    from featveil.pipelines.patches_parts.patch_sets import BuiltPatches
 
-Part = Literal["all", "train", "test"]
-Block = tuple[Patches, Integers]  # patches, and which point each shows
-
-_ROUNDS = 20
+PICTURE = "pairs.png"
+_SHOWN = 96  # pairs in the picture
+_JITTER = 0.5
 
 
 @dataclass(frozen=True)
-class PatchRecipe:
-    """How a set is made: `views` of each photograph beside itself, at most `max_features` points of each.
+class PatchesRequest:
+    """Which photographs, how patches are cut out of them, and where the set goes."""
 
-    `pairs` are half matching and half not. `part` keeps the photographs (of a model: the points) of one part, of which
-    "test" has about `test_share`; the seed decides which. Photographs are scaled down to `longest_side` pixels.
+    images: tuple[Path, ...] = argument(metavar="IMAGES...", help="Photographs or folders; with --model its folder.")
+    out: Path = option(help="Folder to write, in the layout of UBC PhotoTour.")
+    model: Path | None = option(None, help="COLMAP model of the photographs.", shown="views are made up")
+    part: Literal["all", "train", "test"] = option("all", help="Photographs (of a model: points) to use.")
+    test_share: float = option(0.2, help="Share of them that is for tests.")
+    views: int = option(4, help="Made-up views of each photograph.")
+    max_features: int = option(300, help="Points to use of each photograph, the strongest.")
+    longest_side: int = option(1024, help="Photographs are scaled down to this, in pixels.")
+    jitter: float | None = option(None, help="Errors added to keypoints.", shown=f"{_JITTER}; with --model 0")
+    pairs: int = option(20_000, help="Pairs to draw, half of them matching.")
+    seed: int = option(0, help="Equal seeds give equal sets.")
+    overwrite: bool = option(False, help="Replace a patch set that is there.")
 
-    Keypoints that are found again are found precisely, and such patches are too easy to tell apart. So every patch is
-    moved, scaled and turned by up to `jitter` of what PhotoTour lets two matching patches differ by: at 0.5, two
-    patches of a point differ by up to that. 0 leaves the detector's own errors.
+
+def build_patches(request: PatchesRequest, report: Report = silent) -> "BuiltPatches":
+    """Write a patch set, and a picture of some of its pairs.
+
+    Keypoints are tracked through made-up views of single photographs, or by a COLMAP model. Nothing is written before
+    all is done. Raises InputError for photographs that cannot be used, and too few points.
     """
+    from featveil.pipelines.patches_parts.patch_photos import build_from_photos
+    from featveil.pipelines.patches_parts.patch_sets import PatchRecipe
 
-    views: int = 4
-    max_features: int = 300
-    pairs: int = 20_000
-    part: Part = "all"
-    test_share: float = 0.2
-    longest_side: int = 1024
-    jitter: float = 0.5
-    seed: int = 0
+    recipe = PatchRecipe(
+        views=request.views,
+        max_features=request.max_features,
+        pairs=request.pairs,
+        part=request.part,
+        test_share=request.test_share,
+        longest_side=request.longest_side,
+        jitter=(0.0 if request.model else _JITTER) if request.jitter is None else request.jitter,
+        seed=request.seed,
+    )
+    if request.model is None:
+        built = build_from_photos(named_images(request.images), request.out, recipe, request.overwrite, report)
+    else:
+        from featveil.geometry.models import read_model
+        from featveil.pipelines.patches_parts.patch_models import build_from_model
 
-    def __post_init__(self) -> None:
-        check_seed(self.seed)
-        for name in ("views", "max_features", "longest_side"):
-            if type(getattr(self, name)) is not int or getattr(self, name) < 1:
-                raise InputError(f"{name} must be a whole number of at least 1, got {getattr(self, name)!r}")
-        if type(self.pairs) is not int or self.pairs < 2 or self.pairs % 2:
-            raise InputError(f"pairs must be an even number of at least 2, got {self.pairs!r}")
-        if self.part not in get_args(Part):
-            raise InputError(f"part must be one of {', '.join(get_args(Part))}, got {self.part!r}")
-        if not 0 < self.test_share < 1:
-            raise InputError(f"test_share must lie between 0 and 1, got {self.test_share!r}")
-        if not 0 <= self.jitter <= 2:
-            raise InputError(f"jitter must be 0 to 2, got {self.jitter!r}")
-
-    def cut(self, image: Image, keypoints: Keypoints, *names: str) -> Patches:
-        """The patches (n, 64, 64) at keypoints of an image, with the jitter that `names` decide."""
-        if self.jitter:
-            keypoints = jittered(keypoints, self.jitter, generator(self.seed, "jitter", *names))
-        return cut_patches(image, keypoints)
-
-    def keeps(self, name: str) -> bool:
-        """Whether what is called `name` is in the part; the same for every set with this seed and share."""
-        if self.part == "all":
-            return True
-        test = bool(generator(self.seed, "part", name).random() < self.test_share)
-        return (self.part == "test") == test
+        if len(request.images) != 1:
+            raise InputError("with --model name one folder: the one that the model's image names start from")
+        model = read_model(request.model)
+        built = build_from_model(request.images[0], model, request.out, recipe, request.overwrite, report)
+    _draw(request.out)
+    return built
 
 
-@dataclass(frozen=True)
-class BuiltPatches:
-    """What a set holds: patches of how many points in how many images, and its pairs."""
+def _draw(out: Path) -> None:
+    """Write the picture of some matching pairs, evenly chosen."""
+    import numpy as np
 
-    images: int
-    points: int
-    patches: int
-    matching: int
-    other: int
+    from featveil.datasets import load_phototour
+    from featveil.plotting.patch_pictures import draw_patch_pairs
+    from featveil.plotting.pictures import write_picture
 
-
-def write_blocks(
-    blocks: Iterator[Block], out: str | Path, recipe: PatchRecipe, card: dict[str, Any], overwrite: bool
-) -> BuiltPatches:
-    """Write patches and draw pairs of them; each block is one image's. Raises InputError for fewer than two points."""
-    images = 0
-    with writing_phototour(out, overwrite) as writer:
-        for patches, points in blocks:
-            writer.add(patches, points)
-            images += 1
-        points = writer.points
-        pairs = draw_pairs(points, recipe.pairs, generator(recipe.seed, "pairs"))
-        matching = int(pairs.match.sum())
-        made = BuiltPatches(images, len(np.unique(points)), len(points), matching, len(pairs) - matching)
-        writer.finish(pairs, {**card, **asdict(made), "recipe": asdict(recipe)})
-    return made
-
-
-def draw_pairs(points: Integers, count: int, rng: np.random.Generator) -> PatchPairs:
-    """Different pairs: half of `count` of one point, half of two points; fewer of both where there are fewer of one.
-
-    Raises InputError for fewer than two points, or when none has two patches.
-    """
-    half = count // 2
-    order = np.argsort(points, kind="stable")
-    _, starts, sizes = np.unique(points[order], return_index=True, return_counts=True)
-    if len(sizes) < 2 or sizes.max() < 2:
-        raise InputError("fewer than two points were found twice: use more photographs, with more texture")
-    right = _different(half, lambda k: _of_one_point(order, starts, sizes, k, rng))
-    wrong = _different(half, lambda k: _of_two_points(points, k, rng))
-    fewer = min(len(right), len(wrong))
-    first, second = np.concatenate([right[:fewer], wrong[:fewer]]).T
-    return PatchPairs(first, second, np.repeat([True, False], fewer))
-
-
-def _different(count: int, draw: Callable[[int], Integers]) -> Integers:
-    """Up to `count` different pairs; gives up once draws bring nothing new."""
-    found: dict[tuple[int, int], None] = {}
-    for _ in range(_ROUNDS):
-        before = len(found)
-        for first, second in np.sort(draw(2 * count), axis=1).tolist():
-            found.setdefault((first, second))
-        if len(found) >= count or len(found) == before:
-            break
-    return np.array(list(found)[:count], np.int64).reshape(-1, 2)
-
-
-def _of_one_point(order: Integers, starts: Integers, sizes: Integers, count: int, rng: np.random.Generator) -> Integers:
-    point = rng.choice(np.flatnonzero(sizes > 1), count)
-    first = rng.integers(0, sizes[point])
-    second = (first + rng.integers(1, sizes[point])) % sizes[point]
-    return np.column_stack([order[starts[point] + first], order[starts[point] + second]])
-
-
-def _of_two_points(points: Integers, count: int, rng: np.random.Generator) -> Integers:
-    drawn = rng.integers(0, len(points), (count, 2))
-    return np.asarray(drawn[points[drawn[:, 0]] != points[drawn[:, 1]]], np.int64)
+    patches = load_phototour(out)
+    assert patches.pairs is not None
+    matching = np.flatnonzero(patches.pairs.match)
+    shown = matching[np.unique(np.linspace(0, len(matching) - 1, _SHOWN).astype(np.int64))]
+    sides = (patches.read(patches.pairs.first[shown]), patches.read(patches.pairs.second[shown]))
+    write_picture(draw_patch_pairs(*sides), out / PICTURE)

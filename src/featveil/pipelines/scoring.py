@@ -1,14 +1,17 @@
 """One attack on the private features of one file, and how near its guesses come to what they hide."""
 
+import math
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from featveil.attacks import Attack, Guess, Knowledge, attack
-from featveil.core import ConcealingNetwork, Features, InputError, Points, PrivateFeatures, WordSets
+from featveil.core import ConcealingNetwork, Features, InputError, Points, PrivateFeatures, Spec, WordSets
 from featveil.core.arrays import Float64
+from featveil.core.features import SpecValue, sent_by
 from featveil.core.records import Parameter, Record
 from featveil.core.resuming import versions
 from featveil.databases import Database, conceal_database, nearest_words
@@ -90,6 +93,23 @@ def leakage_record(
     )
 
 
+def scheme_name(defense: Spec) -> str:
+    """A short name of what a release was made with: sub-hybrid-4, hardened-4-16, subset-10-2, concealer-1-subset-10-2.
+
+    The number after a concealer is its lambda.
+    """
+    shown: list[SpecValue] = [defense.get("strategy") or sent_by(defense)]
+    if "network" in defense:
+        shown = ["concealer", defense.get("lambda"), *(shown if "then" in defense else [])]
+    shown += [defense[name] for name in ("confounders", "dimension", "epsilon", "subset_size") if name in defense]
+    return "-".join("infinite" if part is None else f"{part:g}" if _is_number(part) else str(part) for part in shown)
+
+
+def attack_parameters(method: Any) -> dict[str, Parameter]:
+    """The settings of an attack, as ATTACK.FIELD, in a form that a record keeps as it is."""
+    return {f"{method.name}.{field.name}": _plain(getattr(method, field.name)) for field in fields(method)}
+
+
 def check_codebook(private: PrivateFeatures, knowledge: Knowledge) -> None:
     """Raise InputError when the known codebook is not the one that word sets name."""
     descriptors, codebook = private.descriptors, _codebook(private, knowledge)
@@ -122,3 +142,13 @@ def _right_words(
     if not isinstance(private.descriptors, WordSets) or guess.words is None or codebook is None:
         return None
     return np.asarray(guess.words == nearest_words(truth.points, codebook)[0])
+
+
+def _plain(value: Any) -> Parameter:
+    if isinstance(value, tuple):
+        return list(value)
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,222 +1,155 @@
-"""Photographs -> a trained inverter of what one defense sends: the direct inversion attack.
+"""Train a network that turns features, raw or private, back into pictures: the direct inversion attack."""
 
-Papers: affine-subspace-embeddings.txt 4.2 (direct inversion), ldp-feat.txt 6.3, ninjadesc.txt 3.2. The attacker has
-photographs of his own, the defense and all that is public of it, and makes as many releases as he likes.
-"""
-
-import hashlib
-import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from featveil.core import Defense, InputError, PrivateFeatures
-from featveil.core.files import check_folder
-from featveil.core.resuming import Report
-from featveil.core.seeding import generator
-from featveil.core.version import VERSION
-from featveil.extractors.images import Image
-from featveil.inverters import Inverter, load_inverter
-from featveil.learning import require_onnx, require_torch
-from featveil.learning.encodings import Geometry
-from featveil.metrics.reconstruction import Reconstruction, compare
-from featveil.pipelines.photo_pieces import Part, Piece, Pieces
-from featveil.pipelines.photo_samples import Recipe, check_photographs, make_pieces, warn_of_few
+from featveil.core.errors import InputError
+from featveil.core.options import option
+from featveil.core.resuming import Report, silent
 
 if TYPE_CHECKING:
-    from featveil.learning.inverter_networks import Inverter as Network
-    from featveil.learning.training import Progress, Settings, Trainer
-    from featveil.pipelines.inverter_samples import Release
+    from featveil.core import Defense
+    from featveil.learning.training import Progress
 
-_MOST_TESTED = 32
-
-_log = logging.getLogger(__name__)
+_BUILT_IN = Path("built-in")
 
 
 @dataclass(frozen=True)
-class Request:
-    """What is to be trained: on the photographs of `images`, against `defense`.
+class TrainingOptions:
+    """What all trainings share: photographs, the loss, where and with what, and what the card says."""
 
-    `loss` is "structure" or "perceptual"; the latter needs `loss_weights`, a file of VGG16 or EfficientNet-lite0.
-    `start` is a checkpoint of another training, or an inverter, whose network is the beginning. `data_note` and
-    `licence` go into the card as they are. A training that is `standardised` reads columns at mean 0 and spread 1,
-    whatever the defense makes of them; the inverter that comes of it reads them as they are.
-    """
-
-    images: Path
-    defense: Defense
-    kind: str = "sift"
-    geometry: Geometry = "positions"
-    architecture: str = "unet"
-    size: str = "small"
-    loss: str = "structure"
-    loss_weights: Path | None = None
-    start: Path | None = None
-    recipe: Recipe = field(default_factory=Recipe)
-    data_note: str = ""
-    licence: str = ""
-    standardised: bool = False
-
-    def __post_init__(self) -> None:
-        if self.recipe.kind != self.kind:
-            object.__setattr__(self, "recipe", replace(self.recipe, kind=self.kind))
+    images: Path = option(help="Folder of photographs, with folders below it.")
+    weights: Path | None = option(None, help="Weights file of an extractor that is a network.")
+    loss: str = option("structure", help="structure (MAE, SSIM, gradients), or perceptual (MAE and features).")
+    loss_weights: Path | None = option(None, help="Perceptual loss: weights of VGG16 or EfficientNet-lite0.")
+    cache: Path | None = option(
+        None,
+        help="Folder for pieces of the photographs and their features; trainings on the same ones can share it.",
+        shown="beside --out",
+    )
+    seed: int = option(0, help="Of the networks' beginning and of what each step sees.")
+    threads: int | None = option(None, help="Processor threads.", shown="all")
+    device: str = option("cpu", help="Where torch computes: cpu, cuda, cuda:1, ...")
+    data_note: str = option("", help="For the card: where the photographs are from.")
+    licence: str = option("", help="For the card: under which terms the network may be used.")
 
 
-def checkpoint_of(out: Path) -> Path:
-    """Where a training that writes `out` keeps its state."""
-    return out.with_name(f"{out.stem}.checkpoint.safetensors")
+@dataclass(frozen=True)
+class TrainInverterRequest:
+    """The inverter that is wanted, what it sees, and how long it is trained."""
+
+    out: Path = option(help="The trained inverter, an .onnx file.")
+    extractor: str = option("sift", help="Kind of descriptors: sift, rootsift, hardtfeat, ...")
+    defense: str = option("identity", help="What the attacker sees: identity for raw descriptors, or a defense.")
+    database_digest: str | None = option(
+        None, flags=("--database-digest", "--codebook-digest"), help="Refuse a file with another digest."
+    )
+    geometry: str = option(
+        "positions", help="Of keypoints it sees: positions, full (scale, orientation, response too) or either."
+    )
+    architecture: str = option("unet", help="unet or uresnet.")
+    size: str = option("small", help="small, for a processor, or paper.")
+    start: Path | None = option(None, help="Begin with this network: a checkpoint, an .onnx inverter, or built-in.")
+    standardise: bool | None = option(
+        None,
+        help="Read columns at mean 0 and spread 1, or as they are sent: some concealers hide in the scale.",
+        flags=("--standardise/--as-sent",),
+        shown="standardise what a concealer sends",
+    )
+    crops: int = option(6, help="Pieces of each training photograph.")
+    max_features: int = option(1000, help="Strongest features of a piece.")
+    contrast_threshold: float = option(0.04, help="Of keypoints; a smaller one finds more, in flat areas too.")
+    minutes: float = option(20.0, help="Time to train, what was trained before a stop included.")
+    steps: int | None = option(None, help="Steps to train, if that is less.", shown="no limit")
+    batch: int = option(4, help="Pieces a step.")
+    rate: float = option(1.2e-3, help="Learning rate.")
+    patience: int = option(8, help="Stop after this many of 20 evaluations without a gain.")
+
+
+@dataclass(frozen=True)
+class TrainedInverter:
+    """The file of an inverter, and its card: how it was trained, and how near it comes on photographs it never saw."""
+
+    out: Path
+    card: dict[str, Any]
 
 
 def train_inverter(
-    request: Request,
-    out: Path,
-    cache: Path,
-    settings: "Settings",
-    extracting: Report = lambda done, total: None,
-    training: "Callable[[Progress], None]" = lambda progress: None,
-) -> dict[str, Any]:
-    """Train, write the inverter to `out` and return its card; the same call goes on where a stopped one was.
+    request: TrainInverterRequest,
+    training: TrainingOptions,
+    options: Any = None,
+    extracting: Report = silent,
+    progress: "Callable[[Progress], None]" = lambda now: None,
+) -> TrainedInverter:
+    """Train an inverter of what the defense with `options` (see `defense_options`) sends, and write it.
 
-    Raises MissingExtraError without torch or onnx, InputError for photographs or settings that cannot be used and for a
-    checkpoint of another training, FormatError for damaged files, FeatveilError when the loss is no number.
+    A training that was stopped goes on when it is asked for again. Raises MissingExtraError without torch, InputError
+    for photographs and settings that cannot be used and for a checkpoint of another training.
     """
+    from featveil.learning import require_torch
+
     require_torch()
-    from featveil.learning.exporting import export_inverter
-    from featveil.learning.inverter_networks import make_inverter
-    from featveil.learning.losses import make_loss
-    from featveil.learning.training import Trainer
-    from featveil.pipelines.inverter_samples import Release, ReleasedSamples
+    from featveil.learning.encodings import check_geometry
+    from featveil.learning.training import Settings
+    from featveil.pipelines.train_parts.inverter_training import InverterTraining, run_inverter_training
+    from featveil.pipelines.train_parts.photo_samples import Recipe
 
-    check_request(request, out, settings)
-    loss = make_loss(request.loss, request.loss_weights)
-    check_photographs(request.images)
-    make_pieces(request.images, cache, request.recipe, extracting)
-    parts = {part: Pieces(cache, request.kind, part) for part in get_args(Part)}
-    release = Release(request.defense, request.kind, request.geometry)
-    samples = ReleasedSamples(parts["training"], parts["validation"], release, settings.seed, request.standardised)
-    warn_of_few(parts["training"])
-    network = make_inverter(samples.encoding.columns, request.architecture, request.size, settings.seed)
-    if request.start is not None and not checkpoint_of(out).exists():
-        begin_with(network, request.start)
-        if samples.standard is not None:
-            samples.standard.unfold(network)
-    identity = _identity(request, samples.encoding.to_json(), parts["training"])
-    trainer = Trainer(network, loss, settings, checkpoint_of(out), identity)
-    trainer.run(samples, training)
-    card = identity | _notes(request, trainer) | _counts(parts)
-    trained = trainer.network if samples.standard is None else samples.standard.folded(trainer.network)
-    export_inverter(out, trained, samples.encoding, card)
-    card |= _tested(out, release, parts["test"])
-    export_inverter(out, trained, samples.encoding, card)
-    return card
-
-
-def begin_with(network: "Network", start: Path) -> None:
-    """Take over the network of another training: its checkpoint, or the inverter that it made.
-
-    Raises InputError for another architecture, FormatError for a file that is damaged or no inverter.
-    """
-    from featveil.learning.training import start_from
-
-    if start.suffix == ".onnx":
-        load_inverter(start)
-    start_from(network, start)
-
-
-def check_request(request: Request, out: Path, settings: "Settings") -> None:
-    """Raise what would otherwise end a training only after features were extracted, or the training itself."""
-    from featveil.learning.inverter_networks import check_architecture
-    from featveil.learning.training import find_device
-
-    require_onnx()
-    check_folder(out.parent)
-    if out.is_dir():
-        raise InputError(f"{out} is a folder: name a file")
-    check_architecture(request.architecture, request.size)
-    find_device(settings.device)
-    if request.start is not None and not request.start.is_file() and not checkpoint_of(out).exists():
-        raise InputError(f"there is no checkpoint {request.start}")
-
-
-def score(inverter: Inverter, release: "Release", piece: Piece, geometry: bool, seed: int = 0) -> Reconstruction:
-    """How near the inverter comes to a piece of which it sees one release."""
-    return compare(reconstruct(inverter, release, piece, geometry, seed), piece.image)
-
-
-def reconstruct(inverter: Inverter, release: "Release", piece: Piece, geometry: bool, seed: int = 0) -> Image:
-    """What the inverter paints of one release of a piece."""
-    rng = generator(seed, "test", str(len(piece.features)))
-    keypoints = piece.features.keypoints
-    assert keypoints is not None
-    seen = PrivateFeatures(
-        release.defense.privatize(piece.features.descriptors, rng),
-        release.released_kind,
-        release.defense.spec(),
-        release.defense.guarantee(),
-        keypoints if geometry else keypoints.positions_only(),
-        piece.features.image_size,
+    out, extractor = request.out, request.extractor
+    if out.suffix != ".onnx":
+        raise InputError(f"an inverter is an .onnx file, not {out.name}")
+    wanted = InverterTraining(
+        images=training.images,
+        defense=_attacked(request, options),
+        kind=extractor,
+        geometry=check_geometry(request.geometry),
+        architecture=request.architecture,
+        size=request.size,
+        loss=training.loss,
+        loss_weights=training.loss_weights,
+        start=start_file(request.start),
+        recipe=Recipe(
+            extractor,
+            request.crops,
+            request.max_features,
+            weights=training.weights,
+            contrast_threshold=request.contrast_threshold,
+        ),
+        data_note=training.data_note,
+        licence=training.licence,
+        standardised=request.defense == "concealer" if request.standardise is None else request.standardise,
     )
-    return inverter.invert(seen, release.words)
+    settings = Settings(
+        minutes=request.minutes,
+        steps=request.steps,
+        batch=request.batch,
+        rate=request.rate,
+        seed=training.seed,
+        patience=request.patience,
+        threads=training.threads,
+        device=training.device,
+    )
+    cache = training.cache or out.parent / "samples"
+    return TrainedInverter(out, run_inverter_training(wanted, out, cache, settings, extracting, progress))
 
 
-def _identity(request: Request, encoding: dict[str, Any], training: Pieces) -> dict[str, Any]:
-    """What decides how a training goes, together with its settings: one that goes on must share it."""
-    made: dict[str, Any] = {
-        "encoding": encoding,
-        "defense": request.defense.spec(),
-        "architecture": request.architecture,
-        "size": request.size,
-        "loss": request.loss,
-        "recipe": request.recipe.to_json(),
-        "training_pieces": training.digest(),
-        "start": None if request.start is None else request.start.name,
-    }
-    if request.standardised:
-        made["standardised"] = True
-    if request.loss_weights is not None:
-        made["loss_weights"] = hashlib.sha256(request.loss_weights.read_bytes()).hexdigest()
-    return made
+def start_file(named: Path | None) -> Path | None:
+    """The file that a training begins with; `built-in` is the inverter that comes with featveil."""
+    from featveil.inverters import SIFT_FILE
+
+    return SIFT_FILE if named == _BUILT_IN else named
 
 
-def _notes(request: Request, trainer: "Trainer") -> dict[str, Any]:
-    return {
-        "data": request.data_note,
-        "licence": request.licence,
-        "featveil": VERSION,
-        "steps": trainer.step,
-        "batch": trainer.settings.batch,
-        "rate": trainer.settings.rate,
-        "seed": trainer.settings.seed,
-        "minutes": round(trainer.seconds / 60, 1),
-        "parameters": sum(value.numel() for value in trainer.network.parameters()),
-        "validation_ssim": [entry[2] for entry in trainer.history],
-    }
+def _attacked(request: TrainInverterRequest, options: Any) -> "Defense":
+    """The defense that an attacker trains against; unlike for a release it may be none."""
+    from featveil.registry import DEFENSES, defense_options, make_defense
 
-
-def _counts(parts: dict[Part, Pieces]) -> dict[str, Any]:
-    return {
-        "photographs": {part: len(pieces.names()) for part, pieces in parts.items()},
-        "pieces": {part: len(pieces) for part, pieces in parts.items()},
-    }
-
-
-def _tested(out: Path, release: "Release", pieces: Pieces) -> dict[str, Any]:
-    """What the written file scores on photographs that no step has seen, and the floor; nothing without any."""
-    inverter = load_inverter(out)
-    tested = [pieces[place] for place in range(min(len(pieces), _MOST_TESTED))]
-    if not tested:
-        _log.warning("none of these photographs is for tests, as about one in 33 is: the card says nothing of quality")
-        return {}
-    found: dict[str, list[float]] = {}
-    for geometry in {"positions": (False,), "full": (True,), "either": (False, True)}[release.geometry]:
-        scores = [score(inverter, release, piece, geometry) for piece in tested]
-        found["full" if geometry else "positions"] = _mean(scores)
-    found["blank"] = _mean([compare(np.full_like(piece.image, 127), piece.image) for piece in tested])
-    return {"test": found, "test_pieces": len(tested), "test_values": list(Reconstruction._fields)}
-
-
-def _mean(scores: list[Reconstruction]) -> list[float]:
-    return [round(float(value), 4) for value in np.mean(scores, axis=0)]
+    options = defense_options()() if options is None else options
+    if request.defense != "identity":
+        return make_defense(request.defense, options, request.database_digest).for_kind(request.extractor)
+    given = [getattr(options, one.name) for one in fields(options)]
+    if request.database_digest is not None or any(value not in (None, False) for value in given):
+        raise InputError("raw descriptors take no option of a defense")
+    identity: Defense = DEFENSES["identity"]()
+    return identity

@@ -1,0 +1,102 @@
+"""Pieces of photographs as an attacker trains on them: released anew at every step, as often as he likes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from featveil.core import ChangesKind, Defense, InputError, Keypoints
+from featveil.core.arrays import Float32
+from featveil.defenses.concealer import last_step
+from featveil.learning.encodings import Encoding, Geometry, cells
+from featveil.learning.inverter_networks import Standard
+from featveil.learning.training import Sample
+from featveil.pipelines.train_parts.photo_pieces import Piece, Pieces
+
+_MOST_VALIDATION = 32
+_STANDARD = 128  # pieces that the mean and spread of rows are taken from
+_DROPPED = 0.5  # at most, of the keypoints of a training piece
+
+
+@dataclass(frozen=True)
+class Release:
+    """What an attacker sees of features of `kind`: descriptors under `defense`, and keypoints with `geometry`."""
+
+    defense: Defense
+    kind: str
+    geometry: Geometry = "positions"
+
+    @property
+    def released_kind(self) -> str:
+        """The kind of what is sent."""
+        return self.defense.released_kind(self.kind) if isinstance(self.defense, ChangesKind) else self.kind
+
+    @cached_property
+    def words(self) -> Float32 | None:
+        """The codebook (K, d) of word sets."""
+        codebook = getattr(last_step(self.defense), "codebook", None)
+        return None if codebook is None else np.asarray(codebook.values, np.float32)
+
+    def encoding(self, piece: Piece) -> Encoding:
+        """How a network reads such releases, found by making one."""
+        rows = np.arange(min(2, len(piece.features)))
+        sent = self.defense.privatize(piece.features.descriptors.take(rows), np.random.default_rng(0))
+        return Encoding.of(sent, self.released_kind, self.geometry, self.words)
+
+    def sample(self, piece: Piece, encoding: Encoding, rng: np.random.Generator, full: bool) -> Sample:
+        """What the network reads of a release of `piece`; `full` geometry or positions only."""
+        keypoints = piece.features.keypoints
+        assert keypoints is not None
+        seen: Keypoints = keypoints if full else keypoints.positions_only()
+        sent = self.defense.privatize(piece.features.descriptors, rng)
+        height, width = piece.image.shape[:2]
+        return Sample(encoding.rows(sent, seen, self.words), cells(seen, width, height, full), piece.image)
+
+
+class ReleasedSamples:
+    """Training and validation samples of one kind of release; a step has the same ones whenever it is asked for.
+
+    Rows that are `standardised` have mean 0 and spread 1 in every column, by the `standard` of some training samples.
+    """
+
+    def __init__(
+        self, training: Pieces, validation: Pieces, release: Release, seed: int = 0, standardised: bool = False
+    ) -> None:
+        if not len(training) or not len(validation):
+            raise InputError(
+                f"too few photographs: {len(training.names())} that can be used are for training and"
+                f" {len(validation.names())} for validation, which about one in 33 is for: give more"
+            )
+        self._pieces, self._release, self._seed = training, release, seed
+        self.encoding = release.encoding(training[0])
+        self.standard: Standard | None = None
+        if standardised:
+            shown = self.batch(0, _STANDARD)
+            self.standard = Standard.of(np.concatenate([sample.rows for sample in shown]))
+        self.validation: Sequence[Sample] = [
+            self._standardised(
+                release.sample(validation[place], self.encoding, np.random.default_rng(place), self._full(place))
+            )
+            for place in range(min(len(validation), _MOST_VALIDATION))
+        ]
+
+    def batch(self, step: int, count: int) -> Sequence[Sample]:
+        """`count` random pieces, each without a random part of its keypoints."""
+        rng = np.random.default_rng([self._seed, step])
+        chosen = rng.integers(len(self._pieces), size=count)
+        return [self._sample(int(place), turn, rng) for turn, place in enumerate(chosen, step * count)]
+
+    def _sample(self, place: int, turn: int, rng: np.random.Generator) -> Sample:
+        piece = self._pieces[place]
+        kept = rng.random(len(piece.features)) >= _DROPPED * rng.random() * (rng.random() < 0.5)
+        kept[0] = True
+        thinned = replace(piece, features=piece.features.take(np.flatnonzero(kept)))
+        return self._standardised(self._release.sample(thinned, self.encoding, rng, self._full(turn)))
+
+    def _standardised(self, sample: Sample) -> Sample:
+        return sample if self.standard is None else replace(sample, rows=self.standard.apply(sample.rows))
+
+    def _full(self, turn: int) -> bool:
+        """Whether this one shows scale, orientation and response: with geometry "either", every other does."""
+        return self.encoding.geometry == "full" or (self.encoding.geometry == "either" and turn % 2 == 1)
