@@ -33,7 +33,7 @@ def write_picture(folder: Path, name: str, shade: int) -> str:
 
 def gallery(folder: Path, records: Sequence[Record]) -> list[Record]:
     """For an audit: the photograph, raw and random descriptors at all and at few keypoints, and every scheme."""
-    made: list[Record] = []
+    pictures: list[Record] = []
     rows = summarize_audit(records)
     for dataset in dict.fromkeys(row.dataset for row in rows):
         shown: list[tuple[str, str | None, float | None, dict[str, Parameter]]] = [(PHOTOGRAPH, None, None, {})]
@@ -47,5 +47,5 @@ def gallery(folder: Path, records: Sequence[Record]) -> list[Record]:
                 shown.append((row.scheme, row.best.attack, 0.4 + 0.2 * row.best.below_near.mean, sent))
         for place, (scheme, attack, ssim, parameters) in enumerate(shown):
             name = write_picture(folder, f"{dataset}-{place}.png", place)
-            made.append(picture_record(scheme, attack, ssim, parameters | {"picture": name}, dataset))
-    return made
+            pictures.append(picture_record(scheme, attack, ssim, parameters | {"picture": name}, dataset))
+    return pictures

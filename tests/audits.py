@@ -82,12 +82,12 @@ def spec(defense: str, victim: str = "a.png", features: int = 400, **more: Param
 
 def schemes() -> dict[str, tuple[dict[str, Parameter], float, float, float]]:
     """Parameters of 20 schemes, the share of raw matches each keeps on one side and on both, and how it leaks."""
-    found = {"identity": (spec("identity"), 1.0, 1.0, 1.0)}
+    measured = {"identity": (spec("identity"), 1.0, 1.0, 1.0)}
     apart = spec("identity", features=80, keypoints="apart")
-    found["identity-apart"] = (apart, 0.3, 0.27, 1.0)
+    measured["identity-apart"] = (apart, 0.3, 0.27, 1.0)
     for strategy, (place, m) in product(("random", "sub-adversarial", "sub-hybrid"), enumerate((2, 4, 8))):
         kept = 0.96 - 0.05 * place - (0.08 if strategy == "sub-adversarial" else 0)
-        found[f"{strategy}-{m}"] = (
+        measured[f"{strategy}-{m}"] = (
             spec("lifting", strategy=strategy, dimension=m),
             kept,
             kept - 0.25,
@@ -95,15 +95,15 @@ def schemes() -> dict[str, tuple[dict[str, Parameter], float, float, float]]:
         )
     for k, m in ((2, 8), (4, 8), (4, 16)):
         given = spec("hardened", confounders=k, dimension=m)
-        found[f"hardened-{k}-{m}"] = (given, 0.9 - 0.02 * k, 0.6 - 0.02 * k, 0.9 - 0.02 * m)
+        measured[f"hardened-{k}-{m}"] = (given, 0.9 - 0.02 * k, 0.6 - 0.02 * k, 0.9 - 0.02 * m)
     given = spec("hardened", features=80, confounders=4, dimension=16, keypoints="apart")
-    found["hardened-4-16-apart"] = (given, 0.26, 0.2, 0.27)
-    found["hardened-4-16-apart-geometry"] = (given | {"geometry": True}, 0.26, 0.2, 0.31)
+    measured["hardened-4-16-apart"] = (given, 0.26, 0.2, 0.27)
+    measured["hardened-4-16-apart-geometry"] = (given | {"geometry": True}, 0.26, 0.2, 0.31)
     for epsilon, bound in ((6.0, 0.02), (8.0, 0.154), (10.0, 0.5)):
         given = spec("subset", epsilon=epsilon, subset_size=4, bound=bound, codebook="0123456789abcdef")
-        found[f"subset-{epsilon:g}-4"] = (given, epsilon / 25, epsilon / 40, epsilon / 20)
-    found["metric-49-1"] = (spec("metric", epsilon=49.0, subset_size=1, codebook="0123456789abcdef"), 0.35, 0.2, 0.6)
-    return found
+        measured[f"subset-{epsilon:g}-4"] = (given, epsilon / 25, epsilon / 40, epsilon / 20)
+    measured["metric-49-1"] = (spec("metric", epsilon=49.0, subset_size=1, codebook="0123456789abcdef"), 0.35, 0.2, 0.6)
+    return measured
 
 
 def audit(datasets: Sequence[str] = ("town", "woods"), seeds: Sequence[int] = (0, 1), victims: int = 4) -> list[Record]:

@@ -34,7 +34,7 @@ def opened(path: Path) -> tuple[str, str]:
     return done.stdout.decode(), done.stderr.decode()
 
 
-def told(page: str, script: str, path: Path, width: int = 1000) -> Any:
+def evaluate(page: str, script: str, path: Path, width: int = 1000) -> Any:
     """What `script` assigns to `answer`; it sees the page as `page`, in a frame that is `width` wide.
 
     A window of a browser without a screen is at least 500 wide, so a phone is a frame in it.
@@ -45,9 +45,9 @@ def told(page: str, script: str, path: Path, width: int = 1000) -> Any:
     run += f"{script} document.getElementById('told').textContent = JSON.stringify(answer); }};"
     path.write_text(f"<!doctype html><meta charset=utf-8>{frame}<script>{run}</script>", encoding="utf-8")
     document, _ = opened(path)
-    found = re.search(r'<pre id="told">(.+?)</pre>', document, re.DOTALL)
-    assert found is not None, "the script did not run to its end"
-    return json.loads(html.unescape(found[1]))
+    answer = re.search(r'<pre id="told">(.+?)</pre>', document, re.DOTALL)
+    assert answer is not None, "the script did not run to its end"
+    return json.loads(html.unescape(answer[1]))
 
 
 def test_it_opens_without_errors(page: str, tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ press(utility, 4); answer.dashDown = column(utility, 4).at(-1);
 
 
 def test_tables_sort_numbers_as_numbers_and_say_how(page: str, tmp_path: Path) -> None:
-    answer = told(page, SORTED, tmp_path / "report.html")
+    answer = evaluate(page, SORTED, tmp_path / "report.html")
 
     def numbers(column: str) -> list[float]:
         return [float(cell.split("%")[0]) for cell in answer[column]]
@@ -106,10 +106,10 @@ const answer = { pictures, tables, content: root.scrollWidth, window: root.clien
 
 
 def test_a_phone_does_not_scroll_sideways(page: str, tmp_path: Path) -> None:
-    answer = told(page, WIDTHS, tmp_path / "report.html", 360)
+    answer = evaluate(page, WIDTHS, tmp_path / "report.html", 360)
     assert answer["content"] <= answer["window"] <= 360
     assert len(answer["tables"]) == 4
     assert len(answer["pictures"]) == 2 * 78 and set(answer["pictures"]) == {256}  # all of them were let in
     assert all(content > box for content, box in answer["tables"])  # tables scroll in their own box
     wide = page.replace("<h1>", '<div style="width:400px">wide</div><h1>', 1)  # the check itself
-    assert told(wide, WIDTHS, tmp_path / "report.html", 360)["content"] > 360
+    assert evaluate(wide, WIDTHS, tmp_path / "report.html", 360)["content"] > 360

@@ -26,7 +26,7 @@ def names(request: Request) -> list[str]:
 def test_everything_can_be_said(tmp_path: Path) -> None:
     for folder in ("photos", "attacker", "pool"):
         (tmp_path / folder).mkdir()
-    found = read(
+    request = read(
         tmp_path,
         """
         kind = "rootsift"
@@ -47,23 +47,23 @@ def test_everything_can_be_said(tmp_path: Path) -> None:
         rounds = 5
         """,
     )
-    settings = found.settings
+    settings = request.settings
     assert (settings.kind, settings.max_features, settings.sample, settings.seeds) == ("rootsift", 300, 20, (3, 1))
-    assert found.attacker.photos == (tmp_path / "attacker",) and found.attacker.size == 99
-    assert found.pool == (tmp_path / "pool",)
-    (source,) = found.sources
+    assert request.attacker.photos == (tmp_path / "attacker",) and request.attacker.size == 99
+    assert request.pool == (tmp_path / "pool",)
+    (source,) = request.sources
     assert (source.folder, source.name, source.images) == (tmp_path / "photos", "photos", 2)
-    assert names(found) == ["identity", "subset-10-2-geometry"]
-    assert found.schemes[1].geometry and not found.schemes[1].apart
-    assert found.schemes[1].defense.spec()["codebook"] == builtin("rootsift").digest
-    assert [method.name for method in found.methods] == ["chance", "read", "overlap"]
-    assert found.methods[2].rounds == 5  # type: ignore[attr-defined]
+    assert names(request) == ["identity", "subset-10-2-geometry"]
+    assert request.schemes[1].geometry and not request.schemes[1].apart
+    assert request.schemes[1].defense.spec()["codebook"] == builtin("rootsift").digest
+    assert [method.name for method in request.methods] == ["chance", "read", "overlap"]
+    assert request.methods[2].rounds == 5  # type: ignore[attr-defined]
 
 
 def test_what_is_left_out_has_its_usual_value(tmp_path: Path) -> None:
-    found, usual = read(tmp_path, "sample = 50"), built_in_request()
-    assert names(found) == names(usual) and found.settings.seeds == (0,) and found.sources == ()
-    assert [method.name for method in found.methods] == list(ATTACKS)
+    request, usual = read(tmp_path, "sample = 50"), built_in_request()
+    assert names(request) == names(usual) and request.settings.seeds == (0,) and request.sources == ()
+    assert [method.name for method in request.methods] == list(ATTACKS)
     assert "hardened-4-16-apart" in names(usual) and "identity-apart" in names(usual)
 
 
@@ -89,15 +89,22 @@ def test_a_database_is_named_by_its_file_and_tells_schemes_apart(tmp_path: Path)
     save_database(own, tmp_path / "own.safetensors")
     text = '[[scheme]]\nname = "lifting"\n[[scheme]]\nname = "lifting"\ndatabase = "own.safetensors"\n'
     text += '[[scheme]]\nname = "lifting"\nrandom_share = 0.25\n'
-    found = read(tmp_path, text)
-    assert names(found) == ["identity", "sub-hybrid-4", f"sub-hybrid-4-{own.digest[:8]}", "sub-hybrid-4-random-1"]
-    assert found.schemes[2].defense.spec()["database"] == own.digest
+    request = read(tmp_path, text)
+    assert names(request) == ["identity", "sub-hybrid-4", f"sub-hybrid-4-{own.digest[:8]}", "sub-hybrid-4-random-1"]
+    assert request.schemes[2].defense.spec()["database"] == own.digest
+
+
+def test_a_file_that_several_schemes_share_is_read_once(tmp_path: Path) -> None:
+    save_database(Database(builtin().values[:200], "sift"), tmp_path / "own.safetensors")
+    text = '[[scheme]]\nname = "lifting"\ndatabase = "own.safetensors"\ndimension = [2, 4]\n'
+    _, two, four = read(tmp_path, text).schemes
+    assert two.defense.database is four.defense.database  # type: ignore[attr-defined]
 
 
 def test_an_attacker_may_have_a_database_file(tmp_path: Path) -> None:
     save_database(Database(builtin().values[:50], "sift"), tmp_path / "own.safetensors")
-    found = read(tmp_path, '[attacker]\ndatabase = "own.safetensors"')
-    assert found.attacker.database == tmp_path / "own.safetensors"
+    request = read(tmp_path, '[attacker]\ndatabase = "own.safetensors"')
+    assert request.attacker.database == tmp_path / "own.safetensors"
 
 
 @pytest.mark.parametrize(

@@ -33,14 +33,14 @@ def painted(records: list[Record], tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 def section(text: str) -> str:
-    found = re.search(r"<h2>What the best attacker sees</h2>.*?<h2>", text, re.DOTALL)
-    assert found is not None
-    return found[0]
+    match = re.search(r"<h2>What the best attacker sees</h2>.*?<h2>", text, re.DOTALL)
+    assert match is not None
+    return match[0]
 
 
 def line(text: str, scheme: str) -> str:
-    (found,) = [part for part in text.split('<section class="seen">') if f" {scheme}</a></h4>" in part]
-    return found
+    (match,) = [part for part in text.split('<section class="seen">') if f" {scheme}</a></h4>" in part]
+    return match
 
 
 def row_of(records: list[Record], scheme: str) -> AuditRow:
@@ -93,24 +93,24 @@ def test_the_page_says_that_it_is_sensitive(records: list[Record], painted: tupl
 def test_the_sentence_compares_with_both_ends(records: list[Record]) -> None:
     row = row_of(records, "sub-hybrid-4")
 
-    def told(best: float, raw: float = 0.6, floor: float = 0.4) -> str:
+    def sentence(best: float, raw: float = 0.6, floor: float = 0.4) -> str:
         return describe_view(row, *(Reconstruction(0.1, value, 20) for value in (best, raw, floor)))
 
-    assert "What lattice guesses is painted as well as raw descriptors, or almost" in told(0.59)
-    assert "50% of the way between" in told(0.5)
-    assert "hardly better than random descriptors" in told(0.42) and "hardly better" in told(0.3)
-    assert "the pictures do not tell how well" in told(0.5, raw=0.41)
+    assert "What lattice guesses is painted as well as raw descriptors, or almost" in sentence(0.59)
+    assert "50% of the way between" in sentence(0.5)
+    assert "hardly better than random descriptors" in sentence(0.42) and "hardly better" in sentence(0.3)
+    assert "the pictures do not tell how well" in sentence(0.5, raw=0.41)
     assert describe_view(row, None, Reconstruction(0, 1, 9), None) == "How near the pictures come is not known."
     assert describe_view(replace(row, best=None), None, None, None) == "No attack on it was run."
 
 
 def test_what_was_not_painted_says_why(records: list[Record], painted: tuple[Path, list[Record]]) -> None:
-    folder, found = painted
-    hidden = next(record for record in found if record.scheme == "sub-hybrid-4")
+    folder, records_of_pictures = painted
+    hidden = next(record for record in records_of_pictures if record.scheme == "sub-hybrid-4")
     skipped = replace(
         hidden, metric="skipped", value=0.0, parameters={**hidden.parameters, "reason": "it <ended> in an error."}
     )
-    others = [record for record in found if record is not hidden]
+    others = [record for record in records_of_pictures if record is not hidden]
     shown = line(section(audit_page(records, AuditPictures([*others, skipped], folder))), "sub-hybrid-4")
     assert "No picture: it &lt;ended&gt; in an error.</p>" in shown and shown.count("<img ") == 3
     assert "How near the pictures come is not known." in shown

@@ -195,8 +195,8 @@ def test_words_of_a_scheme_name_its_parameters_and_both_epsilons() -> None:
 
 def test_attacks_are_told_by_what_they_do_and_have() -> None:
     assert describe_attack("lattice").startswith("the integer vector")
-    told = describe_attack("overlap + geometry")
-    assert told.endswith("it also has scale and orientation of the keypoints")
+    sentence = describe_attack("overlap + geometry")
+    assert sentence.endswith("it also has scale and orientation of the keypoints")
     assert "lifting drew" in describe_attack("lattice + lifting_database")
     assert describe_attack("an attack of tomorrow") == ""
 
@@ -210,9 +210,9 @@ def test_little_is_not_nothing() -> None:
 
 
 def _card(text: str, number: int) -> str:
-    found = re.search(rf'<article class="card scheme" id="d1-s{number}">.*?</article>', text, re.DOTALL)
-    assert found is not None
-    return found[0]
+    match = re.search(rf'<article class="card scheme" id="d1-s{number}">.*?</article>', text, re.DOTALL)
+    assert match is not None
+    return match[0]
 
 
 def drawn(values: list[int]) -> list[tuple[float, ...]]:

@@ -36,9 +36,11 @@ BEST = {
 
 @cache
 def audit() -> Audit:
-    made = with_identity(scheme for entries in SCHEMES for scheme in grid(entries, "sift"))
+    schemes = with_identity(scheme for entries in SCHEMES for scheme in grid(entries, "sift"))
     methods = tuple(ATTACKS[name]() for name in ("database", "mean", "posterior"))
-    return prepare(Request(tuple(made), settings=Settings(max_features=600, sample=5, seeds=(3, 4)), methods=methods))
+    return prepare(
+        Request(tuple(schemes), settings=Settings(max_features=600, sample=5, seeds=(3, 4)), methods=methods)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +49,7 @@ def painted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Record
     return folder, paint_resumable(audit(), BEST, folder)
 
 
-def found(records: list[Record]) -> dict[tuple[str, str | None], Record]:
+def by_picture(records: list[Record]) -> dict[tuple[str, str | None], Record]:
     return {(record.scheme, record.attack): record for record in records}
 
 
@@ -59,7 +61,7 @@ def ssim(record: Record) -> float:
 def test_every_scheme_has_what_its_best_attacker_sees(painted: tuple[Path, list[Record]]) -> None:
     folder, records = painted
     plain = {(f"identity{sent}", attack) for sent in ("", "-apart", "-geometry") for attack in ("read", "chance")}
-    assert set(found(records)) == {
+    assert set(by_picture(records)) == {
         ("photograph", None),
         *plain,
         *((scheme, BEST[key]) for key in BEST for scheme in key[1:]),
@@ -70,11 +72,11 @@ def test_every_scheme_has_what_its_best_attacker_sees(painted: tuple[Path, list[
         assert picture.shape == (367, 490, 3)
         assert record.parameters["victim"] == "board-1.jpg" and record.parameters["kind"] == "sift"
     assert len({record.parameters["picture"] for record in records}) == len(records)
-    assert found(records)["photograph", None].metric == "picture"
+    assert by_picture(records)["photograph", None].metric == "picture"
 
 
 def test_attacks_that_work_show_the_photograph_and_others_do_not(painted: tuple[Path, list[Record]]) -> None:
-    scores = {key: ssim(record) for key, record in found(painted[1]).items() if key[1] is not None}
+    scores = {key: ssim(record) for key, record in by_picture(painted[1]).items() if key[1] is not None}
     raw, floor = scores["identity", "read"], scores["identity", "chance"]
     assert raw > floor + 0.02
     assert scores["sub-hybrid-2", "database"] > floor + 0.4 * (raw - floor)
@@ -115,12 +117,12 @@ def test_nothing_is_painted_twice(
 
     monkeypatch.setattr(Painting, "records", counted)
     assert paint_resumable(audit(), BEST, tmp_path) == records and asked == []
-    (tmp_path / str(found(records)["random-2-apart", "mean"].parameters["picture"])).unlink()
+    (tmp_path / str(by_picture(records)["random-2-apart", "mean"].parameters["picture"])).unlink()
     assert paint_resumable(audit(), BEST, tmp_path) == records and asked == ["mean"]
     # Another best attack, and another inverter, give other pictures; those that are there stay.
     better = {**BEST, (BUILT_IN, "random-2-apart"): "chance"}
     again = paint_resumable(audit(), better, tmp_path)
-    assert asked == ["mean", "chance"] and ("random-2-apart", "chance") in found(again)
+    assert asked == ["mean", "chance"] and ("random-2-apart", "chance") in by_picture(again)
     assert len(read_records(tmp_path / "records.jsonl")) == len(records) + 2
 
 
@@ -140,12 +142,12 @@ def test_without_an_inverter_each_dataset_says_why(tmp_path: Path) -> None:
 
 
 def test_without_the_photograph_there_are_pictures_but_no_scores(tmp_path: Path) -> None:
-    made = audit()
-    (victim,) = made.datasets[0].victims
+    whole = audit()
+    (victim,) = whole.datasets[0].victims
     for gone in (None, tmp_path / "gone.jpg", Path(__file__).with_name("photo.jpg")):
-        dataset = replace(made.datasets[0], victims=(replace(victim, photograph=gone),))
-        few = replace(made, datasets=(dataset,), schemes=made.schemes[:1])
-        records = found(paint_resumable(few, {}, tmp_path / str(gone and gone.parent.name)))
+        dataset = replace(whole.datasets[0], victims=(replace(victim, photograph=gone),))
+        few = replace(whole, datasets=(dataset,), schemes=whole.schemes[:1])
+        records = by_picture(paint_resumable(few, {}, tmp_path / str(gone and gone.parent.name)))
         assert "not there any more" in str(records["photograph", None].parameters["reason"])
         assert {records["identity", attack].metric for attack in ("read", "chance")} == {"picture"}
 
@@ -166,8 +168,8 @@ class Broken:
 
 
 def test_an_attack_that_fails_on_all_features_is_skipped(tmp_path: Path) -> None:
-    made = replace(audit(), trials=(Trial(Broken()),))
-    records = found(paint_resumable(made, {(BUILT_IN, "sub-hybrid-2"): "broken"}, tmp_path))
+    whole = replace(audit(), trials=(Trial(Broken()),))
+    records = by_picture(paint_resumable(whole, {(BUILT_IN, "sub-hybrid-2"): "broken"}, tmp_path))
     skipped = records["sub-hybrid-2", "broken"]
     assert skipped.metric == "skipped" and skipped.parameters["reason"] == "too many features"
     assert "picture" not in skipped.parameters and ssim(records["identity", "read"]) > 0
@@ -180,7 +182,7 @@ def test_an_inverter_that_needs_geometry_attacks_no_scheme_that_hides_it(
     encoding = replace(real.inverter.encoding, geometry="full")
     full = replace(real, inverter=replace(real.inverter, encoding=encoding))
     monkeypatch.setattr(audit_pictures, "raw_painter", lambda kind, path: full)
-    records = found(paint_resumable(audit(), BEST, tmp_path))
+    records = by_picture(paint_resumable(audit(), BEST, tmp_path))
     assert "scale and orientation of keypoints, which are not sent" in str(
         records["sub-hybrid-2", "database"].parameters["reason"]
     )

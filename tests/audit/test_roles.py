@@ -34,8 +34,8 @@ def draw_photographs(folder: Path, count: int) -> Path:
 
 
 def hardened(confounders: int = 2) -> Scheme:
-    (made,) = grid({"name": "hardened", "confounders": confounders, "dimension": 4}, "sift")
-    return made
+    (scheme,) = grid({"name": "hardened", "confounders": confounders, "dimension": 4}, "sift")
+    return scheme
 
 
 def request(*sources: Source, **changes: Any) -> Request:
@@ -58,24 +58,24 @@ def read_files(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 
 def right_matches(dataset: Dataset) -> list[tuple[int, float]]:
     """Of each victim how many matches are right, and by how much these are off in the middle."""
-    found = []
+    errors_of = []
     for victim in dataset.victims:
         assert victim.features.keypoints is not None and victim.second_view.keypoints is not None
         assert victim.homography is not None
         matches = match(victim.features, victim.second_view)
         errors = transfer_errors(matches, victim.features.keypoints, victim.second_view.keypoints, victim.homography)
-        found.append((int((errors < 3).sum()), float(np.median(errors[errors < 3]))))
-    return found
+        errors_of.append((int((errors < 3).sum()), float(np.median(errors[errors < 3]))))
+    return errors_of
 
 
 def test_a_folder_is_split_into_victims_attacker_and_pool(tmp_path: Path, read_files: list[list[str]]) -> None:
     folder = draw_photographs(tmp_path / "mine", 9)
-    made = prepare(request(Source(folder, "mine", 3)))
-    assert [victim.name for victim in made.datasets[0].victims] == ["0.png", "3.png", "6.png"]
+    audit = prepare(request(Source(folder, "mine", 3)))
+    assert [victim.name for victim in audit.datasets[0].victims] == ["0.png", "3.png", "6.png"]
     assert sorted(read_files) == [["1.png", "4.png", "7.png"], ["2.png", "5.png", "8.png"]]
     ours = {row.tobytes() for row in np.rint(512 * bundled("sift", 0)).astype(np.uint8)}
-    assert len(made.attacker) > len(ours)
-    assert ours & {row.tobytes() for row in made.attacker.values}
+    assert len(audit.attacker) > len(ours)
+    assert ours & {row.tobytes() for row in audit.attacker.values}
 
 
 def test_pairs_of_a_folder_have_the_homography_that_made_them(tmp_path: Path) -> None:
@@ -95,8 +95,8 @@ def test_the_built_in_pictures_have_theirs() -> None:
 def test_scenes_are_recognised_and_give_images_1_and_3(tmp_path: Path, read_files: list[list[str]]) -> None:
     for number in range(5):
         draw_turned_views(tmp_path / "scenes" / f"v_{number}", number)
-    made = prepare(request(Source(tmp_path / "scenes", "scenes", 2)))
-    (dataset,) = made.datasets
+    audit = prepare(request(Source(tmp_path / "scenes", "scenes", 2)))
+    (dataset,) = audit.datasets
     assert [victim.name for victim in dataset.victims] == ["v_0/1.png", "v_2/1.png"]
     assert all(right > 15 and off < 0.5 for right, off in right_matches(dataset))
     turned = 3 * 4.0
@@ -129,9 +129,9 @@ def test_named_folders_serve_only_their_role(tmp_path: Path, read_files: list[li
     folders = [draw_photographs(tmp_path / name, 3) for name in ("mine", "attacker", "pool")]
     save_database(Database(builtin().values[:50], "sift"), tmp_path / "own.safetensors")
     given = Attacker(database=tmp_path / "own.safetensors")
-    made = prepare(request(Source(folders[0], "mine", 1), attacker=given, pool=(folders[2],)))
-    assert len(made.attacker) == 50 and read_files == [["0.png", "1.png", "2.png"]]
-    assert len(made.pool) < 4000  # nothing is added to it
+    audit = prepare(request(Source(folders[0], "mine", 1), attacker=given, pool=(folders[2],)))
+    assert len(audit.attacker) == 50 and read_files == [["0.png", "1.png", "2.png"]]
+    assert len(audit.pool) < 4000  # nothing is added to it
     with_photos = prepare(request(Source(folders[0], "mine", 1), attacker=Attacker((folders[1],), size=70)))
     assert len(with_photos.attacker) == 70
 
@@ -177,23 +177,23 @@ def pools_of(
     values: Float32, victims: list[Victim], monkeypatch: pytest.MonkeyPatch
 ) -> dict[tuple[str, int], set[bytes]]:
     """What the pool of each device of each victim holds."""
-    made: list[Float32] = []
+    pools: list[Float32] = []
     real = Pool.in_memory
 
     def spying(values: Float32, kind: str, rng: np.random.Generator) -> Pool:
-        made.append(values)
+        pools.append(values)
         return real(values, kind, rng)
 
     monkeypatch.setattr(Pool, "in_memory", spying)
     devices = Devices(values, "sift", victims, hardened(), 0)
-    found = {}
+    parts = {}
     for victim in victims:
         for number in (0, -1, 1):
             devices.equip(hardened(), victim, number)
             if number < 1:
-                found[victim.name, number] = {row.tobytes() for row in made[-1]}
-    assert len(made) == 2 * len(victims)  # a second release is by the same device
-    return found
+                parts[victim.name, number] = {row.tobytes() for row in pools[-1]}
+    assert len(pools) == 2 * len(victims)  # a second release is by the same device
+    return parts
 
 
 def features(count: int) -> Features:
@@ -203,18 +203,18 @@ def features(count: int) -> Features:
 def test_devices_share_nothing_while_there_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     victims = [Victim(name, features(10), features(12)) for name in "ab"]
     many = np.unique(np.random.default_rng(0).random((4 * 2 * 2 * 12, 128), np.float32), axis=0)
-    found = pools_of(many, victims, monkeypatch)
+    parts = pools_of(many, victims, monkeypatch)
     assert Devices(many, "sift", victims, hardened(), 0).strangers
-    assert sum(map(len, found.values())) == len(set().union(*found.values())) == len(many)
+    assert sum(map(len, parts.values())) == len(set().union(*parts.values())) == len(many)
 
 
 def test_victims_by_themselves_share_few_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
     victims = [Victim(name, features(10), features(12)) for name in "ab"]
     few = np.random.default_rng(0).random((4 * 2 * 2 * 12 - 1, 128), np.float32)
-    found = pools_of(few, victims, monkeypatch)
+    parts = pools_of(few, victims, monkeypatch)
     assert not Devices(few, "sift", victims, hardened(), 0).strangers
-    assert found["a", 0] == found["b", 0] and found["a", -1] == found["b", -1]
-    assert not found["a", 0] & found["a", -1] and len(found["a", 0] | found["a", -1]) == len(few)
+    assert parts["a", 0] == parts["b", 0] and parts["a", -1] == parts["b", -1]
+    assert not parts["a", 0] & parts["a", -1] and len(parts["a", 0] | parts["a", -1]) == len(few)
 
 
 def test_a_pool_that_is_too_small_is_refused_before_anything_is_measured(tmp_path: Path) -> None:

@@ -1,7 +1,9 @@
 """Records of an audit -> rows and the compact table."""
 
+import gzip
 import random
 from dataclasses import asdict, replace
+from pathlib import Path
 
 import pytest
 
@@ -9,7 +11,7 @@ from audits import audit, leakage_record, skipped_record, spec, utility_record
 from featveil.audit.audit_tables import audit_cells, audit_markdown
 from featveil.audit.rows import AuditRow, summarize_audit
 from featveil.core import InputError
-from featveil.core.records import Record
+from featveil.core.records import Record, read_records
 
 
 def small() -> list[Record]:
@@ -265,3 +267,15 @@ def test_the_guarantee_of_a_row_is_the_recorded_one() -> None:
 def test_records_that_state_no_guarantee_have_that_of_the_defenses_of_their_time() -> None:
     assert {record.parameters.get("guarantee") for record in small()} == {None}
     assert row_of(small()).promise == "empirical" and row_of(small(), "identity").promise == "none"
+
+
+@pytest.mark.parametrize("name", ["audit", "composition"])
+def test_stored_records_which_state_no_guarantee_give_their_stored_table(name: str, tmp_path: Path) -> None:
+    folder = Path(__file__).parents[2] / "docs" / "results" / name
+    (tmp_path / "records.jsonl").write_bytes(gzip.decompress((folder / "records.jsonl.gz").read_bytes()))
+    records = read_records(tmp_path / "records.jsonl")
+    assert not any("guarantee" in record.parameters for record in records)
+    assert audit_markdown(records) == (folder / "table.md").read_text(encoding="utf-8")
+    assert {row.promise for row in summarize_audit(records) if row.then == "subset" or row.defense == "subset"} == {
+        "local-dp"
+    }

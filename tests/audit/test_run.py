@@ -30,9 +30,9 @@ STATED = "victim defense keypoints geometry features raw_features kind max_featu
 
 
 def request(schemes: tuple[dict[str, Any], ...] = SCHEMES, methods: tuple[str, ...] = METHODS) -> Request:
-    made = with_identity(scheme for entries in schemes for scheme in grid(entries, "sift"))
+    chosen = with_identity(scheme for entries in schemes for scheme in grid(entries, "sift"))
     settings = Settings(max_features=80, sample=10, seeds=(0, 1))
-    return Request(tuple(made), settings=settings, methods=tuple(ATTACKS[name]() for name in methods))
+    return Request(tuple(chosen), settings=settings, methods=tuple(ATTACKS[name]() for name in methods))
 
 
 @cache
@@ -52,11 +52,11 @@ def everything(what: Audit) -> list[Record]:
 
 
 def one(scheme: str, name: str, seed: int = 0) -> Record:
-    found = [
+    matching = [
         r for r in measured() if (r.scheme, r.seed) == (scheme, seed) and name in (r.attack, r.parameters.get("sides"))
     ]
-    assert len(found) == 1, (scheme, name)
-    return found[0]
+    assert len(matching) == 1, (scheme, name)
+    return matching[0]
 
 
 def value(record: Record, name: str) -> float:
@@ -65,9 +65,9 @@ def value(record: Record, name: str) -> float:
 
 
 def numbers(record: Record, name: str) -> tuple[int, ...]:
-    found = record.parameters[name]
-    assert isinstance(found, list)
-    return tuple(int(number) for number in found)
+    values = record.parameters[name]
+    assert isinstance(values, list)
+    return tuple(int(number) for number in values)
 
 
 @dataclass(frozen=True)
@@ -148,16 +148,18 @@ def test_matches_are_those_of_a_plain_count() -> None:
 def test_private_features_still_match_with_another_device() -> None:
     raw = value(one("identity", "one"), "right verified")
     for scheme in ("random-2", "hardened-2-4", "subset-8-2-geometry"):
-        found = value(one(scheme, "one"), "right verified")
-        assert raw / 5 < found < 1.5 * raw, scheme
+        right = value(one(scheme, "one"), "right verified")
+        assert raw / 5 < right < 1.5 * raw, scheme
     assert value(one("hardened-2-4", "both"), "right verified") > raw / 3
 
 
 def test_adversaries_are_told_apart() -> None:
-    found = {record.attack: record.parameters.get("adversary") for record in measured() if record.metric == METRIC}
-    assert found["chance"] == "none" and found["oracle"] == "truth" and found["inlier"] == "place"
-    assert found["relift"] == found["posterior + repeats"] == "twice"
-    assert {found[name] for name in ("read", "nearest", "database", "clustering", "posterior + database")} == {
+    adversaries = {
+        record.attack: record.parameters.get("adversary") for record in measured() if record.metric == METRIC
+    }
+    assert adversaries["chance"] == "none" and adversaries["oracle"] == "truth" and adversaries["inlier"] == "place"
+    assert adversaries["relift"] == adversaries["posterior + repeats"] == "twice"
+    assert {adversaries[name] for name in ("read", "nearest", "database", "clustering", "posterior + database")} == {
         "release"
     }
 
@@ -231,10 +233,10 @@ def test_processes_and_interruptions_change_nothing(tmp_path: Path) -> None:
     seen: list[tuple[int, int]] = []
     append_records(path, measured()[:7])
     append_records(path, measured()[-5:])
-    found = run_resumable(audit(), path, 2, lambda done, total: seen.append((done, total)))
-    assert lines(found) == lines(measured()) == lines(read_records(path))
+    records = run_resumable(audit(), path, 2, lambda done, total: seen.append((done, total)))
+    assert lines(records) == lines(measured()) == lines(read_records(path))
     assert seen[0] == (12, len(measured())) and seen[-1] == (len(measured()), len(measured()))
-    assert [record.scheme for record in found] == [record.scheme for record in measured()]
+    assert [record.scheme for record in records] == [record.scheme for record in measured()]
 
 
 def test_processes_end_when_the_caller_stops() -> None:

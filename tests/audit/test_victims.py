@@ -18,28 +18,28 @@ from featveil.matching import match
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Six photographs, one of them damaged and one blank."""
-    made = tmp_path / "photographs"
-    made.mkdir()
+    photographs = tmp_path / "photographs"
+    photographs.mkdir()
     rng = np.random.default_rng(0)
     for number in range(4):
         noise = rng.integers(0, 256, (30, 40), np.uint8)
-        cv2.imwrite(str(made / f"{number}.png"), cv2.resize(noise, (160, 120), interpolation=cv2.INTER_CUBIC))
-    (made / "4.png").write_bytes((made / "0.png").read_bytes()[:100])
-    cv2.imwrite(str(made / "5.png"), np.full((60, 60), 128, np.uint8))
-    return made
+        cv2.imwrite(str(photographs / f"{number}.png"), cv2.resize(noise, (160, 120), interpolation=cv2.INTER_CUBIC))
+    (photographs / "4.png").write_bytes((photographs / "0.png").read_bytes()[:100])
+    cv2.imwrite(str(photographs / "5.png"), np.full((60, 60), 128, np.uint8))
+    return photographs
 
 
 def test_damaged_and_blank_photographs_are_named_and_left_out(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
-        found = read_victims(folder)
-    assert list(found) == ["0.png", "1.png", "2.png", "3.png"]
+        victims = read_victims(folder)
+    assert list(victims) == ["0.png", "1.png", "2.png", "3.png"]
     assert "4.png" in caplog.text and "5.png: it has no feature" in caplog.text
 
 
 def test_victims_are_spread_over_the_folder_and_limited(folder: Path) -> None:
-    found = read_victims(folder, images=3, max_features=7)
-    assert list(found) == ["0.png", "2.png"]  # the third choice is the damaged one
-    assert all(len(features) == 7 for features in found.values())
+    victims = read_victims(folder, images=3, max_features=7)
+    assert list(victims) == ["0.png", "2.png"]  # the third choice is the damaged one
+    assert all(len(features) == 7 for features in victims.values())
 
 
 def test_progress_is_reported_to_the_end(folder: Path) -> None:
@@ -59,9 +59,9 @@ def test_the_attacker_draws_from_all_folders(folder: Path) -> None:
 
 
 def test_a_database_file_serves_as_it_is(folder: Path, tmp_path: Path) -> None:
-    made = own_database([folder], size=60)
-    save_database(made, tmp_path / "own.safetensors")
-    assert own_database([tmp_path / "own.safetensors"], size=5).digest == made.digest
+    database = own_database([folder], size=60)
+    save_database(database, tmp_path / "own.safetensors")
+    assert own_database([tmp_path / "own.safetensors"], size=5).digest == database.digest
     with pytest.raises(InputError, match="holds sift descriptors, the victims' are rootsift"):
         own_database([tmp_path / "own.safetensors"], "rootsift")
 
@@ -87,7 +87,7 @@ def agreeing(first: Features, second: Features) -> Homography:
 
 def test_a_second_view_shows_the_same_from_elsewhere(folder: Path) -> None:
     second = second_view(folder / "0.png")
-    found = agreeing(extract(folder / "0.png"), second)
-    assert found.agree.sum() > 15
-    assert found.matrix is not None and np.abs(found.matrix - np.eye(3)).max() > 5
+    agreement = agreeing(extract(folder / "0.png"), second)
+    assert agreement.agree.sum() > 15
+    assert agreement.matrix is not None and np.abs(agreement.matrix - np.eye(3)).max() > 5
     assert agreeing(extract(folder / "1.png"), second).agree.sum() < 10

@@ -88,9 +88,9 @@ def test_the_same_command_goes_on_and_measures_nothing_again(run: Any, small: Pa
     again = run("audit", small, "--out", out, "--processes", 1, "--json")
     assert again.exit_code == 0, again.output
     assert records.read_bytes() == before
-    found = json.loads(again.stdout)
-    assert [row["scheme"] for row in found["rows"]] == ["identity", "sub-hybrid-2", "hardened-2-4"]
-    assert found["rows"][0]["utility_one"]["mean"] == 1 and str(out / "report.html") in found["files"]
+    facts = json.loads(again.stdout)
+    assert [row["scheme"] for row in facts["rows"]] == ["identity", "sub-hybrid-2", "hardened-2-4"]
+    assert facts["rows"][0]["utility_one"]["mean"] == 1 and str(out / "report.html") in facts["files"]
 
 
 def test_other_settings_are_refused(refused: Any, small: Path, out: Path) -> None:

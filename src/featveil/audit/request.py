@@ -25,6 +25,8 @@ _BUILT_IN_FEATURES, _FOLDER_FEATURES, _FOLDER_IMAGES, _SAMPLE = 400, 500, 4, 25
 
 KEYPOINTS = ("all", "apart")
 
+_Files = dict[tuple[str, str], Any]  # what was read, by parameter and path
+
 _USUAL: tuple[dict[str, Any], ...] = (
     {"name": "lifting", "strategy": "sub-hybrid", "dimension": [2, 4, 8, 16]},
     {"name": "lifting", "strategy": ["random", "adversarial"], "dimension": 4},
@@ -160,7 +162,8 @@ def grid(entries: Mapping[str, Any], kind: str, folder: Path = Path()) -> list[S
     others are parameters of the defense, as its registry takes them, with paths of files relative to `folder`. `then`,
     of a concealer, is a table or tables of such entries. Raises InputError for what it does not take.
     """
-    return [_scheme(chosen, kind, folder) for chosen in _combinations(entries)]
+    files: _Files = {}
+    return [_scheme(chosen, kind, folder, files) for chosen in _combinations(entries)]
 
 
 def _combinations(entries: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -184,7 +187,7 @@ def with_identity(schemes: Iterable[Scheme]) -> list[Scheme]:
     return [*plain, *(scheme for scheme in chosen if scheme.name not in names)]
 
 
-def _scheme(entries: dict[str, Any], kind: str, folder: Path) -> Scheme:
+def _scheme(entries: dict[str, Any], kind: str, folder: Path, files: _Files) -> Scheme:
     keypoints, geometry = entries.pop("keypoints", "all"), entries.pop("geometry", False)
     if keypoints not in KEYPOINTS:
         raise InputError(f"unknown keypoints {keypoints!r:.80}: use one of {', '.join(KEYPOINTS)}")
@@ -193,11 +196,22 @@ def _scheme(entries: dict[str, Any], kind: str, folder: Path) -> Scheme:
     name = entries.pop("name")
     if "pool" in entries and "pool" in DEFENSES.parameters(name):
         raise InputError("unknown key 'pool': pools are filled from the photographs that the audit has for them")
-    defense: Defense = DEFENSES.make(name, entries, folder)
+    defense: Defense = _make(name, entries, folder, files)
     scheme = Scheme("", defense, keypoints == "apart", geometry)
     if not scheme.private_pool:  # a pool is that of a device, and filled later
         scheme = replace(scheme, defense=defense.for_kind(kind))
     return replace(scheme, name=_name(scheme, kind))
+
+
+def _make(name: str, entries: dict[str, Any], folder: Path, files: _Files) -> Any:
+    """The defense with these entries; what `files` has of them is not read again, and what is read is put there."""
+    named = {key: value for key, value in entries.items() if isinstance(value, str)}
+    known = {key: files[key, value] for key, value in named.items() if (key, value) in files}
+    defense = DEFENSES.make(name, entries | known, folder)
+    for key, value in named.items():
+        if not isinstance(getattr(defense, key), str):
+            files[key, value] = getattr(defense, key)
+    return defense
 
 
 def _name(scheme: Scheme, kind: str) -> str:
