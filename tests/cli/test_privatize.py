@@ -1,14 +1,21 @@
 """featveil privatize."""
 
+import importlib
 import json
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import h5py
 import numpy as np
 import pytest
+import typer
+from typer.testing import CliRunner
 
 import featveil as fv
+from featveil import registry
+from featveil.cli import privatize as command
+from featveil.core.options import option
 from featveil.formats import hloc
 from featveil.pipelines.outputs import targets
 
@@ -247,3 +254,28 @@ def test_a_refusal_for_one_input_is_one_for_all(refused: Any, image: Path, tmp_p
     kinds = [("a", "rootsift"), ("b", "sift")]
     hloc.write_features(tmp_path / "f.h5", [(name, fv.extract(image, kind, 20)) for name, kind in kinds])
     assert "lattice" in refused("privatize", tmp_path / "f.h5", "--out", tmp_path / "out", "--strict")
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """A defense that another package might add."""
+
+    name: ClassVar[str] = "rounding"
+    grid: float = option(0.5, help="distance between the values that are left.")
+
+    def privatize(self) -> None:
+        """Never called."""
+
+
+def test_a_new_defense_brings_its_options() -> None:
+    def shown() -> str:
+        app = typer.Typer()
+        app.command()(importlib.reload(command).privatize)
+        return CliRunner().invoke(app, ["--help"], env={"COLUMNS": "200"}).stdout
+
+    registry.register(Rounding)
+    try:
+        assert "--grid" in (help_text := shown()) and "Rounding: distance between the values" in help_text
+    finally:
+        registry.DEFENSES.unregister("rounding")
+    assert "--grid" not in shown()

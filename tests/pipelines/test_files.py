@@ -7,7 +7,7 @@ import pytest
 
 import featveil as fv
 from featveil.formats import hloc, private_hloc
-from featveil.pipelines.extract import ExtractRequest, extract
+from featveil.pipelines.extract import ExtractRequest, extract_files
 from featveil.pipelines.localize import LocalizeRequest, localize_files
 from featveil.pipelines.map import MapRequest, map_files
 from featveil.pipelines.match import MatchRequest, match_files
@@ -35,11 +35,11 @@ def test_extract_counts_and_reports(files: RoomFiles, tmp_path: Path, caplog: py
     reports: list[tuple[int, int]] = []
     (tmp_path / "text.jpg").write_text("no image")
     request = ExtractRequest((files.images, tmp_path / "text.jpg"), tmp_path / "out", max_features=50)
-    result = extract(request, lambda done, total: reports.append((done, total)))
+    result = extract_files(request, lambda done, total: reports.append((done, total)))
     assert (result.written, result.skipped, result.failed) == (6, 0, 1) and result.features == 300
     assert reports == [(done, 7) for done in range(1, 8)]
     assert [record.levelno for record in caplog.records] == [logging.WARNING] and "text.jpg" in caplog.text
-    assert extract(ExtractRequest((files.images,), tmp_path / "out")).skipped == 6
+    assert extract_files(ExtractRequest((files.images,), tmp_path / "out")).skipped == 6
 
 
 def test_privatize_charges_and_sums_up(files: RoomFiles, tmp_path: Path) -> None:

@@ -6,8 +6,7 @@ import typer
 
 from featveil.cli.console import Json, progress, show
 from featveil.cli.options import command
-from featveil.pipelines.extract import ExtractRequest, ExtractResult
-from featveil.pipelines.extract import extract as extract_files
+from featveil.pipelines.extract import ExtractRequest, ExtractResult, extract_files
 from featveil.pipelines.privatize import PrivatizeResult
 from featveil.pipelines.sources import HDF5 as HDF5
 from featveil.pipelines.sources import named_images as named_images

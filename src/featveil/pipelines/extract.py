@@ -47,7 +47,7 @@ class ExtractResult:
     features: int
 
 
-def extract(request: ExtractRequest, report: Report = silent) -> ExtractResult:
+def extract_files(request: ExtractRequest, report: Report = silent) -> ExtractResult:
     """Extract the features of images, except those that are there already.
 
     An image that cannot be read or has no feature is a warning and counted; raises InputError when all are.
