@@ -17,7 +17,7 @@ from featveil.datasets import HPatches, load_hpatches
 from featveil.defenses.metric import Metric
 from featveil.extractors import extract
 from featveil.lab import tradeoff, words
-from featveil.lab.calibration import metric_success, subset_success
+from featveil.lab.calibration import Sample, subset_success
 from featveil.lab.tradeoff import METRIC, Scheme, make_schemes, run, run_resumable, sample_descriptors
 from featveil.lab.words import Settings
 from featveil.metrics import FARTHEST
@@ -72,9 +72,8 @@ def test_each_metric_scheme_has_the_success_of_its_subset_scheme(
         if isinstance(metric.defense, Metric) and subset.defense is not None:
             k, epsilon = metric.defense.subset_size, subset.defense.epsilon
             assert metric.success == subset.success == subset_success(epsilon, 600, k)
-            assert metric_success(sample, codebook, metric.defense.epsilon, k) == pytest.approx(
-                subset.success, rel=0.01
-            )
+            own = Sample.of(sample, codebook).success(metric.defense.epsilon, k)
+            assert own == pytest.approx(subset.success, rel=0.01)
     assert [scheme.success for scheme in schemes if "chance" in scheme.name] == pytest.approx([1 / 600, 1 / 600])
 
 

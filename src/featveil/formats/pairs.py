@@ -1,9 +1,8 @@
 """hloc's pairs file: the names of two images a line, the query first where one is."""
 
-from collections.abc import Iterable
 from pathlib import Path
 
-from featveil.formats.lists import bad_line, read_entries, write_entries
+from featveil.formats.lists import bad_line, read_entries
 
 
 def read_pairs(path: str | Path) -> list[tuple[str, str]]:
@@ -12,16 +11,11 @@ def read_pairs(path: str | Path) -> list[tuple[str, str]]:
     Lines that start with '#' are comments. Raises InputError when the file cannot be read, and FormatError, with the
     line, for anything but two different names.
     """
-    found: dict[frozenset[str], tuple[str, str]] = {}
+    pairs: dict[frozenset[str], tuple[str, str]] = {}
     for number, words in read_entries(path):
         if len(words) != 2:
             bad_line(path, number, "a pair: it needs two image names, which may not contain spaces")
         if words[0] == words[1]:
             bad_line(path, number, "a pair: it names one image twice")
-        found.setdefault(frozenset(words), (words[0], words[1]))
-    return list(found.values())
-
-
-def write_pairs(path: str | Path, pairs: Iterable[tuple[str, str]]) -> None:
-    """Write `pairs`, one a line. Raises InputError for a name with a space."""
-    write_entries(path, pairs)
+        pairs.setdefault(frozenset(words), (words[0], words[1]))
+    return list(pairs.values())
