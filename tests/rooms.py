@@ -16,13 +16,13 @@ from featveil.datasets import RenderedScene, render_scene
 from featveil.defenses import Lifting, Subset, privatize
 from featveil.extractors import extract
 from featveil.formats import hloc, private_hloc
-from featveil.formats.poses import write_queries
 from featveil.geometry.map_images import MapImage, map_image
 from featveil.geometry.match_database import Pair, add_matches, write_images
 from featveil.geometry.models import SparseModel
 from featveil.geometry.sfm import Mapping3D, build_map
 from featveil.geometry.two_view import Verified, verify
 from featveil.matching import match_pairs
+from hloc_lists import write_queries
 
 VIEWS, SIZE, FEATURES = 6, (320, 240), 500
 

@@ -9,9 +9,8 @@ import pytest
 
 import featveil as fv
 from featveil.formats import hloc
-from featveil.formats.pairs import write_pairs
-from featveil.formats.poses import read_poses
 from featveil.metrics import pose_errors
+from hloc_lists import read_poses, write_pairs
 from networks import random_network, write_network
 from rooms import Room, RoomFiles
 

@@ -12,12 +12,11 @@ import pytest
 
 import featveil as fv
 from featveil.formats import hloc, private_hloc
-from featveil.formats.pairs import write_pairs
-from featveil.formats.poses import read_poses
 from featveil.geometry.absolute_pose import Localized
 from featveil.geometry.sfm import triangulate
 from featveil.metrics import pose_errors
 from featveil.pipelines.localizer import Localizer
+from hloc_lists import read_poses, write_pairs
 from rooms import STEADY, Room, RoomFiles
 
 QUERY = "view02.png"

@@ -13,12 +13,11 @@ import pytest
 from colmap_databases import connected, tables, write_database
 from featveil.core import Camera
 from featveil.formats import hloc, private_hloc
-from featveil.formats.pairs import write_pairs
-from featveil.formats.poses import write_queries
 from featveil.geometry.match_database import matched_pairs
 from featveil.geometry.models import read_model
 from featveil.matching import match
 from featveil.metrics import align_poses, pose_errors
+from hloc_lists import write_pairs, write_queries
 from interruptions import Watched
 from rooms import Room, RoomFiles
 

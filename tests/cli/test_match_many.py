@@ -13,8 +13,8 @@ import pytest
 import featveil as fv
 from colmap_databases import connected, tables, write_database
 from featveil.formats import hloc, hloc_matches, private_hloc
-from featveil.formats.pairs import write_pairs
 from featveil.geometry.match_database import matched_pairs, stored_images
+from hloc_lists import write_pairs
 from interruptions import Watched
 from rooms import Room, RoomFiles
 

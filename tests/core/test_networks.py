@@ -24,11 +24,11 @@ def slow(network: ConcealingNetwork, value: Any) -> list[float]:
     for weights, bias in zip(network.hidden_weight, network.hidden_bias, strict=True):
         total = sum(float(w) * float(part) / norm for w, part in zip(weights, value, strict=True)) + float(bias)
         hidden.append(max(total, 0.0))
-    made = []
+    result = []
     for weights, bias in zip(network.output_weight, network.output_bias, strict=True):
-        made.append(sum(float(w) * part for w, part in zip(weights, hidden, strict=True)) + float(bias))
-    length = sum(part**2 for part in made) ** 0.5
-    return [part / length for part in made]
+        result.append(sum(float(w) * part for w, part in zip(weights, hidden, strict=True)) + float(bias))
+    length = sum(part**2 for part in result) ** 0.5
+    return [part / length for part in result]
 
 
 def test_it_computes_what_the_formula_says() -> None:
@@ -68,13 +68,13 @@ def test_the_kind_of_what_it_gives_tells_networks_apart() -> None:
 def test_concealed_features_keep_all_but_descriptors_and_kind() -> None:
     xy = np.arange(20, dtype=np.float32).reshape(10, 2)
     raw = Features(Points(builtin().points()[:10]), "sift", Keypoints(xy), (9, 30), np.arange(10))
-    made = random_network().conceal(raw)
-    assert made.kind == random_network().concealed_kind
-    assert (made.keypoints, made.image_size) == (raw.keypoints, raw.image_size)
-    assert (made.labels == raw.labels).all()  # type: ignore[union-attr]
-    assert np.allclose(np.linalg.norm(made.descriptors.values, axis=1), 1, atol=1e-5)
+    concealed = random_network().conceal(raw)
+    assert concealed.kind == random_network().concealed_kind
+    assert (concealed.keypoints, concealed.image_size) == (raw.keypoints, raw.image_size)
+    assert (concealed.labels == raw.labels).all()  # type: ignore[union-attr]
+    assert np.allclose(np.linalg.norm(concealed.descriptors.values, axis=1), 1, atol=1e-5)
     with pytest.raises(InputError, match=r"conceals sift descriptors, the features are sift[+]concealed"):
-        random_network().conceal(made)
+        random_network().conceal(concealed)
 
 
 @pytest.mark.parametrize(

@@ -47,13 +47,13 @@ def every_distance(a: Flats, b: Flats) -> Float64:
     return pair_distances(a, b, rows, columns).reshape(len(a), len(b))
 
 
-def check(found: Nearest, exact: Float64, tolerance: float = 2e-5) -> None:
+def check(neighbours: Nearest, exact: Float64, tolerance: float = 2e-5) -> None:
     """Indices as a full sort finds them, of equal ones the lower first, then -1 and infinity."""
-    k, known = found.indices.shape[1], min(found.indices.shape[1], exact.shape[1])
+    k, known = neighbours.indices.shape[1], min(neighbours.indices.shape[1], exact.shape[1])
     order = np.argsort(exact, axis=1, kind="stable")[:, :k]
-    np.testing.assert_array_equal(found.indices[:, :known], order)
-    np.testing.assert_allclose(found.distances[:, :known], np.sort(exact, axis=1)[:, :k], atol=tolerance)
-    assert (found.indices[:, known:] == -1).all() and np.isinf(found.distances[:, known:]).all()
+    np.testing.assert_array_equal(neighbours.indices[:, :known], order)
+    np.testing.assert_allclose(neighbours.distances[:, :known], np.sort(exact, axis=1)[:, :k], atol=tolerance)
+    assert (neighbours.indices[:, known:] == -1).all() and np.isinf(neighbours.distances[:, known:]).all()
 
 
 @pytest.fixture
@@ -70,11 +70,11 @@ def test_every_path_agrees_with_least_squares(m1: int, m2: int, afresh: Watched)
     searched = Gallery(entries)
     assert len(searched) == COUNT
     for k in (1, 2, 5, COUNT - 2, COUNT - 1, COUNT, COUNT + 1, 2 * COUNT):
-        found, expected = searched.nearest(queries, k), nearest(queries, entries, k)
-        check(found, exact)
-        np.testing.assert_array_equal(found.indices, expected.indices)
-        np.testing.assert_allclose(found.distances, expected.distances, atol=1e-5)
-        assert found.indices.dtype == np.int64 and found.distances.dtype == np.float64
+        neighbours, expected = searched.nearest(queries, k), nearest(queries, entries, k)
+        check(neighbours, exact)
+        np.testing.assert_array_equal(neighbours.indices, expected.indices)
+        np.testing.assert_allclose(neighbours.distances, expected.distances, atol=1e-5)
+        assert neighbours.indices.dtype == np.int64 and neighbours.distances.dtype == np.float64
     assert afresh.calls == 0  # what was prepared was used
 
 
@@ -116,10 +116,10 @@ def test_queries_that_are_entries_find_themselves(m: int, afresh: Watched) -> No
     entries = random_descriptors(80, m, rng)
     exact = every_distance(entries, entries)
     for k in (1, 2, 4):
-        found = Gallery(entries).nearest(entries, k)
-        check(found, exact)
-        assert found.indices[:, 0].tolist() == list(range(80))
-        assert found.distances[:, 0].max() < 1e-12
+        neighbours = Gallery(entries).nearest(entries, k)
+        check(neighbours, exact)
+        assert neighbours.indices[:, 0].tolist() == list(range(80))
+        assert neighbours.distances[:, 0].max() < 1e-12
     assert afresh.calls == 0
 
 
@@ -130,13 +130,13 @@ def test_duplicated_entries_go_by_their_index(m1: int, m2: int) -> None:
     entries = once.take(np.tile(np.arange(12), 4))
     best = Gallery(once).nearest(queries).indices
     for k in (1, 3, 4):
-        found = Gallery(entries).nearest(queries, k)
-        np.testing.assert_array_equal(found.indices, best + 12 * np.arange(k))
-        assert (found.distances == found.distances[:, :1]).all()
+        neighbours = Gallery(entries).nearest(queries, k)
+        np.testing.assert_array_equal(neighbours.indices, best + 12 * np.arange(k))
+        assert (neighbours.distances == neighbours.distances[:, :1]).all()
     if m1 == m2:  # the copies are parallel to the query, more of them than are listed
-        found = Gallery(entries).nearest(once, 4)
-        np.testing.assert_array_equal(found.indices, np.arange(12)[:, None] + 12 * np.arange(4))
-        assert found.distances.max() < 1e-12
+        neighbours = Gallery(entries).nearest(once, 4)
+        np.testing.assert_array_equal(neighbours.indices, np.arange(12)[:, None] + 12 * np.arange(4))
+        assert neighbours.distances.max() < 1e-12
 
 
 def parallel_at(query: Subspaces, away: float, rng: np.random.Generator) -> Subspaces:
@@ -160,12 +160,12 @@ def test_parallel_entries_as_far_as_others_are_ranked_in_float64(place: int) -> 
         entries = joined(entries, close).take(rng.permutation(21))
         exact = reference_matrix(query, entries)
         for k in (1, 2, 3, 4):
-            for found in (
+            for neighbours in (
                 nearest(query, entries, k),
                 Gallery(entries).nearest(query, k),
                 nearest_both_ways(query, entries, k)[0],
             ):
-                check(found, exact)
+                check(neighbours, exact)
 
 
 @pytest.mark.parametrize("away", [0.0, 1e-3, 0.1, 1.0, 3.0])
@@ -187,9 +187,9 @@ def test_rows_with_few_or_many_entries_of_which_the_kernel_is_unsure(away: float
     exact = reference_matrix(queries, entries)
     exact[exact < 1e-6] = 0  # the same offset in float32, up to its rounding
     for k in (1, 2, 3):
-        for found in (nearest(queries, entries, k), Gallery(entries).nearest(queries, k)):
-            np.testing.assert_allclose(found.distances, np.sort(exact, axis=1)[:, :k], atol=2e-5)
-            chosen = np.take_along_axis(every_distance(queries, entries), found.indices, axis=1)
+        for neighbours in (nearest(queries, entries, k), Gallery(entries).nearest(queries, k)):
+            np.testing.assert_allclose(neighbours.distances, np.sort(exact, axis=1)[:, :k], atol=2e-5)
+            chosen = np.take_along_axis(every_distance(queries, entries), neighbours.indices, axis=1)
             np.testing.assert_allclose(chosen, np.sort(every_distance(queries, entries), axis=1)[:, :k], atol=1e-12)
 
 
@@ -213,8 +213,8 @@ def test_doubtful_rows_of_any_sort(k: int, kept: int, tilt: float, size: float, 
     entries = joined(others, Subspaces(offset.astype(np.float32), basis.astype(np.float32)))
     entries, asked = moved(entries.take(rng.integers(0, len(entries), 15)), size), moved(queries, size)
     exact = every_distance(asked, entries)
-    for found in (nearest(asked, entries, k), Gallery(entries).nearest(asked, k)):
-        check(found, exact, 2e-5 * size)
+    for neighbours in (nearest(asked, entries, k), Gallery(entries).nearest(asked, k)):
+        check(neighbours, exact, 2e-5 * size)
 
 
 @pytest.mark.parametrize(("m1", "m2"), DIMENSIONS)
@@ -237,8 +237,8 @@ def test_almost_equal_distances_of_any_size_are_decided_in_float64(m: int, size:
     entries = moved(jittered(random_descriptors(20, m, rng), 120, 3e-6, rng), size)
     queries = moved(random_descriptors(30, m, rng), size)
     exact = every_distance(queries, entries)
-    for found in (nearest(queries, entries, 2), Gallery(entries).nearest(queries, 2)):
-        check(found, exact, 2e-5 * size)
+    for neighbours in (nearest(queries, entries, 2), Gallery(entries).nearest(queries, 2)):
+        check(neighbours, exact, 2e-5 * size)
 
 
 @pytest.mark.parametrize(("m1", "m2"), [(0, 0), (0, 4), (4, 4), (0, 20), (20, 0)])
@@ -249,10 +249,10 @@ def test_queries_beyond_the_room_are_searched_afresh(m1: int, m2: int, afresh: W
     searched.nearest(queries)
     assert afresh.calls == 0
     for place, far in enumerate((moved(queries, 1000), moved(queries, shift=1e5), moved(queries, 1e11))):
-        found = searched.nearest(far, 2)
+        neighbours = searched.nearest(far, 2)
         expected = nearest(far, entries, 2)
-        np.testing.assert_array_equal(found.indices, expected.indices)
-        np.testing.assert_array_equal(found.distances, expected.distances)
+        np.testing.assert_array_equal(neighbours.indices, expected.indices)
+        np.testing.assert_array_equal(neighbours.distances, expected.distances)
         assert afresh.calls == place + 1
     check(searched.nearest(queries, 2), every_distance(queries, entries))  # as before
     assert afresh.calls == 3
@@ -284,10 +284,10 @@ def test_within_the_room_the_kernel_is_as_exact_as_the_margin_assumes(m1: int, m
 def test_any_scale(m1: int, m2: int, size: float, afresh: Watched) -> None:
     rng = np.random.default_rng(7)
     queries, entries = random_descriptors(6, m1, rng), random_descriptors(50, m2, rng)
-    found = Gallery(moved(entries, size)).nearest(moved(queries, size), 3)
+    neighbours = Gallery(moved(entries, size)).nearest(moved(queries, size), 3)
     expected = Gallery(entries).nearest(queries, 3)
-    np.testing.assert_array_equal(found.indices, expected.indices)
-    np.testing.assert_allclose(found.distances, expected.distances * size, rtol=1e-4)
+    np.testing.assert_array_equal(neighbours.indices, expected.indices)
+    np.testing.assert_allclose(neighbours.distances, expected.distances * size, rtol=1e-4)
     assert afresh.calls == 0
 
 
@@ -313,11 +313,15 @@ def test_nothing_to_find_and_nothing_asked() -> None:
         nobody, someone = random_descriptors(0, m, rng), random_descriptors(3, m, rng)
         empty = Gallery(nobody)
         assert len(empty) == 0
-        found = empty.nearest(someone, 2)
-        assert (found.indices == -1).all() and found.indices.shape == (3, 2) and np.isinf(found.distances).all()
+        neighbours = empty.nearest(someone, 2)
+        assert (
+            (neighbours.indices == -1).all()
+            and neighbours.indices.shape == (3, 2)
+            and np.isinf(neighbours.distances).all()
+        )
         for searched in (empty, Gallery(someone)):
-            found = searched.nearest(nobody, 4)
-            assert found.indices.shape == found.distances.shape == (0, 4)
+            neighbours = searched.nearest(nobody, 4)
+            assert neighbours.indices.shape == neighbours.distances.shape == (0, 4)
 
 
 def test_refusals_are_those_of_nearest() -> None:

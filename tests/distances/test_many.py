@@ -21,17 +21,17 @@ def test_is_a_full_sort(m1: int, m2: int, k: int) -> None:
     rng = np.random.default_rng(k)
     a, b = random_descriptors(150, m1, rng), random_descriptors(3000, m2, rng)
     exact = every_distance(a, b)
-    found = nearest(a, b, k)
-    np.testing.assert_array_equal(found.indices, np.argsort(exact, axis=1, kind="stable")[:, :k])
-    np.testing.assert_allclose(found.distances, np.sort(exact, axis=1)[:, :k], atol=1e-5)
+    neighbours = nearest(a, b, k)
+    np.testing.assert_array_equal(neighbours.indices, np.argsort(exact, axis=1, kind="stable")[:, :k])
+    np.testing.assert_allclose(neighbours.distances, np.sort(exact, axis=1)[:, :k], atol=1e-5)
 
 
 def test_columns_are_found_beside_them() -> None:
     rng = np.random.default_rng(0)
     a, b = random_descriptors(300, 2, rng), random_descriptors(700, 0, rng)
     exact = every_distance(a, b)
-    found, back = nearest_both_ways(a, b, 100)
-    np.testing.assert_array_equal(found.indices, np.argsort(exact, axis=1, kind="stable")[:, :100])
+    neighbours, back = nearest_both_ways(a, b, 100)
+    np.testing.assert_array_equal(neighbours.indices, np.argsort(exact, axis=1, kind="stable")[:, :100])
     np.testing.assert_array_equal(back, exact.argmin(axis=0))
 
 
@@ -41,16 +41,16 @@ def test_columns_that_come_sorted(order: int) -> None:
     rng = np.random.default_rng(0)
     a, b = random_descriptors(1, 2, rng), random_descriptors(5000, 0, rng)
     sort = np.argsort(matrix(a, b)[0])[::order]
-    found = nearest(a, b.take(sort), 300)
-    assert sorted(sort[found.indices[0]]) == sorted(sort[::order][:300])
-    assert (np.diff(found.distances[0]) >= 0).all()
+    neighbours = nearest(a, b.take(sort), 300)
+    assert sorted(sort[neighbours.indices[0]]) == sorted(sort[::order][:300])
+    assert (np.diff(neighbours.distances[0]) >= 0).all()
 
 
 def test_equal_columns_go_by_their_index() -> None:
     rng = np.random.default_rng(0)
     a, one = random_descriptors(20, 2, rng), random_descriptors(1, 0, rng)
-    found = nearest(a, one.take(np.zeros(2000, np.int64)), 100)
-    np.testing.assert_array_equal(found.indices, np.broadcast_to(np.arange(100), (20, 100)))
+    neighbours = nearest(a, one.take(np.zeros(2000, np.int64)), 100)
+    np.testing.assert_array_equal(neighbours.indices, np.broadcast_to(np.arange(100), (20, 100)))
 
 
 def test_near_ties_and_zeros_are_settled_in_float64() -> None:
@@ -62,13 +62,13 @@ def test_near_ties_and_zeros_are_settled_in_float64() -> None:
     copies = np.concatenate([np.repeat(one.values, 4, axis=0), inside])
     b = Points((copies + rng.uniform(-2e-7, 2e-7, copies.shape)).astype(np.float32))
     exact = every_distance(a, b)
-    found = nearest(a, b, 150)
-    np.testing.assert_array_equal(found.indices, np.argsort(exact, axis=1, kind="stable")[:, :150])
-    assert found.distances[:, 0].max() < 1e-5
+    neighbours = nearest(a, b, 150)
+    np.testing.assert_array_equal(neighbours.indices, np.argsort(exact, axis=1, kind="stable")[:, :150])
+    assert neighbours.distances[:, 0].max() < 1e-5
 
 
 def test_fewer_columns_than_asked_for() -> None:
     rng = np.random.default_rng(0)
-    found = nearest(random_descriptors(5, 2, rng), random_descriptors(70, 0, rng), 100)
-    assert (np.sort(found.indices[:, :70], axis=1) == np.arange(70)).all()
-    assert (found.indices[:, 70:] == -1).all() and np.isinf(found.distances[:, 70:]).all()
+    neighbours = nearest(random_descriptors(5, 2, rng), random_descriptors(70, 0, rng), 100)
+    assert (np.sort(neighbours.indices[:, :70], axis=1) == np.arange(70)).all()
+    assert (neighbours.indices[:, 70:] == -1).all() and np.isinf(neighbours.distances[:, 70:]).all()

@@ -6,13 +6,13 @@ from featveil.distances.orthonormal import orthonormalise, remove_span
 def test_span_and_order_are_kept() -> None:
     rng = np.random.default_rng(0)
     vectors = rng.standard_normal((50, 4, 10))
-    made = vectors.copy()
-    independence = orthonormalise(made)
-    assert np.abs(made @ made.transpose(0, 2, 1) - np.eye(4)).max() < 1e-14
-    triangle = vectors @ made.transpose(0, 2, 1)
+    basis = vectors.copy()
+    independence = orthonormalise(basis)
+    assert np.abs(basis @ basis.transpose(0, 2, 1) - np.eye(4)).max() < 1e-14
+    triangle = vectors @ basis.transpose(0, 2, 1)
     assert np.abs(np.triu(triangle, 1)).max() < 1e-12
     assert (np.diagonal(triangle, axis1=1, axis2=2) > 0).all()
-    assert np.abs(triangle @ made - vectors).max() < 1e-12
+    assert np.abs(triangle @ basis - vectors).max() < 1e-12
     assert ((independence > 0) & (independence <= 1)).all()
 
 

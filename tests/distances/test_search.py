@@ -23,9 +23,9 @@ def test_every_path_agrees_with_least_squares(m1: int, m2: int) -> None:
     expected = reference_matrix(a, b)
     order = np.argsort(expected, axis=1)
     assert np.abs(matrix(a, b) - expected).max() < 2e-5
-    for found in (nearest(a, b, 3), nearest_pruned(a, b, 3), nearest_both_ways(a, b, 3)[0]):
-        assert (found.indices == order[:, :3]).all()
-        assert np.abs(found.distances - np.sort(expected, axis=1)[:, :3]).max() < 2e-5
+    for neighbours in (nearest(a, b, 3), nearest_pruned(a, b, 3), nearest_both_ways(a, b, 3)[0]):
+        assert (neighbours.indices == order[:, :3]).all()
+        assert np.abs(neighbours.distances - np.sort(expected, axis=1)[:, :3]).max() < 2e-5
     assert (nearest_both_ways(a, b)[1] == expected.argmin(axis=0)).all()
 
 
@@ -62,9 +62,9 @@ def test_common_point_has_distance_zero_to_float64(m1: int, m2: int) -> None:
     a, b = random_descriptors(40, m1, rng, 64), random_descriptors(40, m2, rng, 64)
     shared = a.values if isinstance(a, Points) else a.offset
     b = Points(shared) if isinstance(b, Points) else Subspaces(shared, b.basis)
-    found = nearest(a, b, 2)
-    assert (found.indices[:, 0] == np.arange(40)).all()
-    assert found.distances[:, 0].max() < 1e-12
+    neighbours = nearest(a, b, 2)
+    assert (neighbours.indices[:, 0] == np.arange(40)).all()
+    assert neighbours.distances[:, 0].max() < 1e-12
     assert matrix(a, b).diagonal().max() < 1e-6
 
 
@@ -74,9 +74,9 @@ def test_ties_go_to_the_lower_index() -> None:
     assert isinstance(b, Subspaces)
     twice = Subspaces(np.repeat(b.offset, 3, axis=0), np.repeat(b.basis, 3, axis=0))
     a = random_descriptors(50, 2, rng)
-    found, back = nearest_both_ways(a, twice, 4)
+    neighbours, back = nearest_both_ways(a, twice, 4)
     best = nearest(a, b, 1).indices[:, 0]
-    assert (found.indices[:, :3] == best[:, None] * 3 + np.arange(3)).all()
+    assert (neighbours.indices[:, :3] == best[:, None] * 3 + np.arange(3)).all()
     same_rows, _ = nearest_both_ways(twice, a, 1)
     assert (same_rows.indices.reshape(10, 3) == same_rows.indices.reshape(10, 3)[:, :1]).all()
     assert (back.reshape(10, 3) == back.reshape(10, 3)[:, :1]).all()
@@ -98,9 +98,9 @@ def test_almost_equal_distances_are_decided_in_float64(
     a = Points(nudged) if isinstance(one, Points) else Subspaces(nudged, one.basis[everyone])
     rows, columns = np.divmod(np.arange(len(a) * len(b)), len(b))
     exact = pair_distances(a, b, rows, columns).reshape(len(a), len(b))
-    found, back = nearest_both_ways(a, b, 2)
+    neighbours, back = nearest_both_ways(a, b, 2)
     assert (back == exact.argmin(axis=0)).all()
-    assert (found.indices == np.argsort(exact, axis=1, kind="stable")[:, :2]).all()
+    assert (neighbours.indices == np.argsort(exact, axis=1, kind="stable")[:, :2]).all()
     across, over = nearest_both_ways(b, a, 2)
     assert (across.indices == np.argsort(exact.T, axis=1, kind="stable")[:, :2]).all()
     assert (over == exact.argmin(axis=1)).all()
@@ -136,10 +136,10 @@ def test_loose_bases_are_tightened() -> None:
 def test_fewer_columns_than_asked_for() -> None:
     rng = np.random.default_rng(7)
     a, b = random_descriptors(5, 2, rng), random_descriptors(1, 0, rng)
-    found = nearest(a, b, 3)
-    assert (found.indices == [0, -1, -1]).all()
-    assert np.isinf(found.distances[:, 1:]).all()
-    assert np.isfinite(found.distances[:, 0]).all()
+    neighbours = nearest(a, b, 3)
+    assert (neighbours.indices == [0, -1, -1]).all()
+    assert np.isinf(neighbours.distances[:, 1:]).all()
+    assert np.isfinite(neighbours.distances[:, 0]).all()
 
 
 def test_nothing_to_compare() -> None:

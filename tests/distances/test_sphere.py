@@ -33,15 +33,15 @@ def searched(a: Flats, b: Flats, i: int, norm: float, rng: np.random.Generator) 
 
 def both(n: int, m1: int, m2: int, d: int, norm: float = 1.0) -> tuple[Flats, Flats]:
     rng = np.random.default_rng(100 * m1 + 10 * m2 + d)
-    made = []
+    sets = []
     for m in (m1, m2):
         flats = random_descriptors(n, m, rng, d)
-        made.append(
+        sets.append(
             Points(flats.values * np.float32(norm))
             if isinstance(flats, Points)
             else Subspaces(flats.offset * np.float32(norm), flats.basis)
         )
-    return made[0], made[1]
+    return sets[0], sets[1]
 
 
 @pytest.mark.parametrize(
@@ -51,11 +51,11 @@ def test_no_random_search_finds_less(m1: int, m2: int, d: int, norm: float) -> N
     rng, n = np.random.default_rng(0), 40
     a, b = both(n, m1, m2, d, norm)
     same = np.arange(n)
-    found = sphere_distances(a, b, same, same, norm)
+    distances = sphere_distances(a, b, same, same, norm)
     expected = np.array([searched(a, b, i, norm, rng) for i in range(n)])
-    assert np.abs(found - expected).max() < 1e-4 * norm
+    assert np.abs(distances - expected).max() < 1e-4 * norm
     # As on the plane, so on the sphere: a part is never nearer than the whole.
-    assert (found > pair_distances(a, b, same, same) - 1e-5 * norm).all()
+    assert (distances > pair_distances(a, b, same, same) - 1e-5 * norm).all()
 
 
 def lower_bound(a: Flats, b: Flats, i: int) -> float:
@@ -159,8 +159,8 @@ def test_linear_subspaces_meet_at_their_principal_angle() -> None:
     bases = [np.linalg.qr(rng.standard_normal((20, 12, m))).Q.transpose(0, 2, 1) for m in (3, 4)]
     a, b = (Subspaces(np.zeros((20, 12), np.float32), basis.astype(np.float32)) for basis in bases)
     cosine = np.linalg.svd(bases[0] @ bases[1].transpose(0, 2, 1), compute_uv=False)[:, 0]
-    found = sphere_distances(a, b, np.arange(20), np.arange(20))
-    assert np.allclose(found, np.sqrt(2 - 2 * cosine), atol=1e-4)
+    distances = sphere_distances(a, b, np.arange(20), np.arange(20))
+    assert np.allclose(distances, np.sqrt(2 - 2 * cosine), atol=1e-4)
     origin = Points(np.zeros((1, 12), np.float32))
     assert np.allclose(sphere_distances(origin, b, np.zeros(20, np.int64), np.arange(20)), 1, atol=1e-6)
 

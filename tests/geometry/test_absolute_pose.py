@@ -42,14 +42,14 @@ def seen(count: int, candidates: int = 1, seed: int = 0) -> Correspondences:
     return Correspondences(keypoint, point, project(points, CAMERA, TRUE)[keypoint], points[point])
 
 
-def shuffled(found: Correspondences) -> Correspondences:
+def shuffled(given: Correspondences) -> Correspondences:
     """The same keypoints with the points of others."""
-    deal = np.random.default_rng(1).permutation(len(found))
-    return replace(found, points=found.points[deal], xyz=found.xyz[deal])
+    deal = np.random.default_rng(1).permutation(len(given))
+    return replace(given, points=given.points[deal], xyz=given.xyz[deal])
 
 
-def some(found: Correspondences, places: Integers) -> Correspondences:
-    return Correspondences(found.keypoints[places], found.points[places], found.xy[places], found.xyz[places])
+def some(given: Correspondences, places: Integers) -> Correspondences:
+    return Correspondences(given.keypoints[places], given.points[places], given.xy[places], given.xyz[places])
 
 
 def check(located: Localized, degrees: float = 1e-4, far: float = 1e-4) -> None:
@@ -114,8 +114,8 @@ def test_no_pose_fits_points_that_are_all_one() -> None:
 
 
 def test_a_tighter_error_leaves_fewer_inliers() -> None:
-    found = seen(100)
-    noisy = replace(found, xy=found.xy + np.random.default_rng(3).normal(0, 3, found.xy.shape))
+    given = seen(100)
+    noisy = replace(given, xy=given.xy + np.random.default_rng(3).normal(0, 3, given.xy.shape))
     tight, loose = (estimate_pose(noisy, CAMERA, True, replace(STEADY, max_error=far)) for far in (2.0, 12.0))
     assert tight.inliers < 60 and loose.inliers == 100
 
@@ -133,13 +133,13 @@ def test_a_collapsed_pose_does_not_count_a_keypoint_many_times() -> None:
 
 
 def test_what_agrees_by_chance_is_no_pose() -> None:
-    found = seen(300, candidates=10)
-    located = estimate_beyond_chance(found, CAMERA, True, STEADY)
+    given = seen(300, candidates=10)
+    located = estimate_beyond_chance(given, CAMERA, True, STEADY)
     check(located, degrees=0.5, far=0.05)
     assert located.by_chance is not None and 2 * located.by_chance < located.inliers
-    plain = estimate_pose(shuffled(found), CAMERA, True, STEADY)
+    plain = estimate_pose(shuffled(given), CAMERA, True, STEADY)
     assert plain.pose is not None and pose_errors(plain.pose, TRUE)[1] > 0.2  # what a plain count falls for
-    refused = estimate_beyond_chance(shuffled(found), CAMERA, True, STEADY)
+    refused = estimate_beyond_chance(shuffled(given), CAMERA, True, STEADY)
     assert refused.pose is None and refused.by_chance is not None
     assert refused.reason == f"{refused.inliers} of 3000 matches agree, and {refused.by_chance} would by chance"
 
@@ -212,9 +212,9 @@ def test_each_pair_of_keypoint_and_point_counts_once() -> None:
     points = np.arange(9.0).reshape(3, 3)
     first = matches((0, 0), (1, 1), (0, 2)), np.array([1, -1, 2])
     second = matches((0, 3), (2, 0)), np.array([0, -1, -1, 1])
-    found = correspond(grid(3), [first, second], points)
-    assert list(zip(found.keypoints.tolist(), found.points.tolist(), strict=True)) == [(0, 1), (0, 2), (2, 0)]
-    assert (found.xy == grid(3)[found.keypoints]).all() and (found.xyz == points[found.points]).all()
+    given = correspond(grid(3), [first, second], points)
+    assert list(zip(given.keypoints.tolist(), given.points.tolist(), strict=True)) == [(0, 1), (0, 2), (2, 0)]
+    assert (given.xy == grid(3)[given.keypoints]).all() and (given.xyz == points[given.points]).all()
     assert len(correspond(grid(3), [], points)) == len(correspond(grid(3), [(matches(), np.array([1]))], points)) == 0
 
 

@@ -74,8 +74,8 @@ def stored_matches(path: Path, first: str, second: str) -> list[list[int]]:
     """As pycolmap reads them."""
     with opened(path) as database:
         numbers = {image.name: image.image_id for image in database.read_all_images()}
-        found: list[list[int]] = database.read_matches(numbers[first], numbers[second]).tolist()
-    return found
+        matches: list[list[int]] = database.read_matches(numbers[first], numbers[second]).tolist()
+    return matches
 
 
 def stored_cameras(path: Path) -> dict[str, tuple[int, Any]]:
@@ -98,9 +98,9 @@ def test_images_are_read_by_colmap(path: Path) -> None:
     images = {"b/x.jpg": image(3), "a.jpg": image(4), "empty.jpg": image(0)}
     write_images(path, images)
     with opened(path) as database:
-        found = {image.name: image.image_id for image in database.read_all_images()}
-        assert found.keys() == images.keys()
-        for name, number in found.items():
+        numbers = {image.name: image.image_id for image in database.read_all_images()}
+        assert numbers.keys() == images.keys()
+        for name, number in numbers.items():
             keypoints = database.read_keypoints(number)
             assert keypoints.dtype == np.float32
             assert np.array_equal(keypoints, images[name].xy)
@@ -176,13 +176,13 @@ def test_a_database_of_an_older_colmap_stays_usable(tmp_path: Path, room: Room) 
 
 
 def test_guessed_and_told_cameras(path: Path) -> None:
-    found = features(places(3))
-    assert map_image(found).camera == guess_camera((640, 480)) and not map_image(found).known
-    assert map_image(found, PINHOLE).camera == PINHOLE and map_image(found, PINHOLE).known
+    whole = features(places(3))
+    assert map_image(whole).camera == guess_camera((640, 480)) and not map_image(whole).known
+    assert map_image(whole, PINHOLE).camera == PINHOLE and map_image(whole, PINHOLE).known
     with pytest.raises(InputError, match="image 'x' have no keypoints"):
-        map_image(Features(found.descriptors, "sift"), PINHOLE, "x")
+        map_image(Features(whole.descriptors, "sift"), PINHOLE, "x")
     with pytest.raises(InputError, match="neither size nor camera of image 'x'"):
-        map_image(Features(found.descriptors, "sift", found.keypoints), name="x")
+        map_image(Features(whole.descriptors, "sift", whole.keypoints), name="x")
 
 
 def test_the_guess_is_that_of_colmap(tmp_path: Path) -> None:
@@ -223,13 +223,13 @@ def write_as_colmap(path: Path, images: dict[str, Float32]) -> None:
         rig.add_ref_sensor(module.sensor_t(module.SensorType.CAMERA, camera))
         rig.rig_id = database.write_rig(rig)
         for name, xy in images.items():
-            made = module.Image(name=name, camera_id=camera)
-            made.image_id = database.write_image(made)
+            image = module.Image(name=name, camera_id=camera)
+            image.image_id = database.write_image(image)
             frame = module.Frame()
             frame.rig_id = rig.rig_id
-            frame.add_data_id(made.data_id)
+            frame.add_data_id(image.data_id)
             database.write_frame(frame)
-            database.write_keypoints(made.image_id, np.hstack([xy, np.ones_like(xy)]))
+            database.write_keypoints(image.image_id, np.hstack([xy, np.ones_like(xy)]))
 
 
 def test_matches_are_translated_to_keypoints_in_another_order(path: Path) -> None:
@@ -253,9 +253,9 @@ def test_keypoints_at_one_place_are_each_taken_once(path: Path) -> None:
     xy = places(4)[[0, 1, 1, 2, 1]]
     write_as_colmap(path, {"a": xy[::-1], "b": xy})
     write_matches(path, {"a": features(xy), "b": features(xy)}, [(("a", "b"), match(*((i, i) for i in range(5))))])
-    found = stored_matches(path, "a", "b")
-    assert sorted(one for one, _ in found) == sorted(two for _, two in found) == [0, 1, 2, 3, 4]
-    for one, two in found:
+    matches = stored_matches(path, "a", "b")
+    assert sorted(one for one, _ in matches) == sorted(two for _, two in matches) == [0, 1, 2, 3, 4]
+    for one, two in matches:
         assert np.array_equal(xy[::-1][one], xy[two])
 
 
@@ -280,7 +280,7 @@ def test_matches_of_a_pair_are_replaced_and_its_geometry_dropped(path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("pair", "found", "message"),
+    ("pair", "matches", "message"),
     [
         (("a", "x"), match((0, 0)), "no image 'x'"),
         (("x", "a"), match(), "no image 'x'"),
@@ -289,14 +289,14 @@ def test_matches_of_a_pair_are_replaced_and_its_geometry_dropped(path: Path) -> 
         (("a", "b"), match((-1, 0)), "image 'a' does not have"),
     ],
 )
-def test_matches_that_cannot_be(path: Path, pair: Pair, found: Matches, message: str) -> None:
+def test_matches_that_cannot_be(path: Path, pair: Pair, matches: Matches, message: str) -> None:
     three_images(path)
     before = content(path)
     with pytest.raises(InputError, match=message):
-        add_matches(path, [(("b", "c"), match((0, 0))), (pair, found)])
+        add_matches(path, [(("b", "c"), match((0, 0))), (pair, matches)])
     sides = {name: features(image(n).xy) for name, n in (("a", 5), ("b", 6), ("c", 7))}
     with pytest.raises(InputError, match=message):
-        write_matches(path, sides, [(("b", "c"), match((0, 0))), (pair, found)])
+        write_matches(path, sides, [(("b", "c"), match((0, 0))), (pair, matches)])
     assert content(path) == before
 
 

@@ -71,10 +71,10 @@ def test_a_model_of_an_older_colmap(tmp_path: Path, room: Room) -> None:
 
 
 def test_images_without_a_pose_are_left_out(tmp_path: Path, room: Room) -> None:
-    found = load_reconstruction(room.model)
-    gone = found.find_image_with_name(room.names[2])
-    found.deregister_frame(gone.frame_id)
-    found.write_binary(tmp_path)
+    reconstruction = load_reconstruction(room.model)
+    gone = reconstruction.find_image_with_name(room.names[2])
+    reconstruction.deregister_frame(gone.frame_id)
+    reconstruction.write_binary(tmp_path)
     assert read_model(tmp_path).views.keys() == set(room.names) - {room.names[2]}
 
 
@@ -87,9 +87,9 @@ def test_an_empty_model() -> None:
 
 
 def test_a_model_without_points(tmp_path: Path, room: Room) -> None:
-    found = load_reconstruction(room.model)
-    found.delete_all_points2D_and_points3D()
-    found.write_binary(tmp_path)
+    reconstruction = load_reconstruction(room.model)
+    reconstruction.delete_all_points2D_and_points3D()
+    reconstruction.write_binary(tmp_path)
     model = read_model(tmp_path)
     assert model.points.shape == (0, 3)
     assert all(view.xy.shape == (0, 2) and view.points.shape == (0,) for view in model.views.values())
@@ -119,10 +119,10 @@ def test_files_that_are_cut_off(tmp_path: Path, room: Room, part: str, ending: s
     for length in {0, 7, 8, 9, len(whole) // 3, len(whole) // 2, len(whole) - 9}:
         spoilt.write_bytes(whole[:length])
         try:
-            found = read_model(folder)
+            model = read_model(folder)
         except FormatError:
             continue
-        assert ending == "txt" and found.views.keys() <= set(room.names)
+        assert ending == "txt" and model.views.keys() <= set(room.names)
 
 
 @pytest.mark.parametrize("part", FILES)

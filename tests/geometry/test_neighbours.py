@@ -26,7 +26,7 @@ def candidates(right: int, wrong: int, seed: int = 0) -> tuple[Float32, Float32]
 
 def slow_support(xy_a: Float32, xy_b: Float32) -> list[float]:
     """In plain loops, for few enough candidates that the reach is not cut."""
-    found = []
+    totals = []
     reach_a, reach_b = (0.08 * float(np.ptp(xy, axis=0).max()) for xy in (xy_a, xy_b))
     for i in range(len(xy_a)):
         total = 0.0
@@ -35,8 +35,8 @@ def slow_support(xy_a: Float32, xy_b: Float32) -> list[float]:
             if not start.any() or not end.any() or max(abs(start).max(), abs(end).max()) > 1:
                 continue
             total += float(np.exp(-(((end - start) / 0.2) ** 2).sum()))
-        found.append(total)
-    return found
+        totals.append(total)
+    return totals
 
 
 def test_support_by_a_slow_reference() -> None:

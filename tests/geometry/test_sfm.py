@@ -10,10 +10,10 @@ import pytest
 from colmap_databases import edit
 from featveil.core import FormatError, InputError, Matches, Pose
 from featveil.geometry.colmap import from_colmap, pycolmap, to_colmap
-from featveil.geometry.map_images import MapImage, map_image
-from featveil.geometry.match_database import add_matches, opened, write_images
+from featveil.geometry.map_images import map_image
+from featveil.geometry.match_database import add_matches, write_images
 from featveil.geometry.models import SparseModel, load_reconstruction, read_model
-from featveil.geometry.sfm import Mapping3D, build_map, register_images, triangulate
+from featveil.geometry.sfm import Mapping3D, build_map, triangulate
 from featveil.geometry.two_view import verify
 from featveil.metrics import align_poses, pose_errors
 from rooms import STEADY, Room
@@ -23,8 +23,8 @@ from rooms import STEADY, Room
 METRES, DEGREES = 0.01, 0.5
 
 
-def check_poses(found: SparseModel, room: Room) -> None:
-    aligned = align_poses(found.poses, room.scene.poses)
+def check_poses(model: SparseModel, room: Room) -> None:
+    aligned = align_poses(model.poses, room.scene.poses)
     for name, pose in aligned.items():
         degrees, metres = pose_errors(pose, room.scene.poses[name])
         assert metres < METRES and degrees < DEGREES, name
@@ -67,11 +67,11 @@ def test_intrinsics_are_found_along(database: Path, room: Room) -> None:
     true = room.scene.cameras[room.names[0]]
     wrong = np.array(true.parameters) * [1.1, 1.1, 1, 1]
     edit(database, f"UPDATE cameras SET params = x'{wrong.tobytes().hex()}'")
-    found = build_map(database, database.parent / "model", Mapping3D(seed=0))
-    assert found.views.keys() == set(room.names)
-    for view in found.views.values():
+    model = build_map(database, database.parent / "model", Mapping3D(seed=0))
+    assert model.views.keys() == set(room.names)
+    for view in model.views.values():
         assert view.camera.parameters[0] == pytest.approx(true.parameters[0], rel=0.02)
-    check_poses(found, room)
+    check_poses(model, room)
 
 
 def test_known_intrinsics_may_stay_while_others_are_found(tmp_path: Path, room: Room) -> None:
@@ -81,10 +81,10 @@ def test_known_intrinsics_may_stay_while_others_are_found(tmp_path: Path, room: 
     write_images(path, known | {name: map_image(room.features[name]) for name in room.names[3:]})
     add_matches(path, room.matches.items())
     verify(path, seed=0)
-    found = build_map(path, tmp_path / "model", Mapping3D(refine_known=False, seed=0))
-    assert found.views.keys() == set(room.names)
+    model = build_map(path, tmp_path / "model", Mapping3D(refine_known=False, seed=0))
+    assert model.views.keys() == set(room.names)
     true = room.scene.cameras[room.names[0]]
-    for name, view in found.views.items():
+    for name, view in model.views.items():
         if name in known:
             assert view.camera == true
         else:
@@ -145,8 +145,8 @@ def test_nothing_matches(tmp_path: Path, room: Room) -> None:
     few = room.matches[room.names[0], room.names[1]]
     add_matches(path, [((room.names[0], room.names[1]), Matches(few.indices[:5], few.distances[:5]))])
     assert verify(path).pairs == 0
-    found = build_map(path, tmp_path / "model")
-    assert len(found.views) == len(found.points) == 0
+    model = build_map(path, tmp_path / "model")
+    assert len(model.views) == len(model.points) == 0
     assert [path.name for path in tmp_path.iterdir()] == ["database.db"]
 
 
@@ -161,8 +161,8 @@ def test_too_few_images_for_a_model(tmp_path: Path, room: Room) -> None:
 def test_two_images_can_be_enough(tmp_path: Path, room: Room) -> None:
     path = of_views(tmp_path / "database.db", room, [room.names[0], room.names[3]])
     assert build_map(path, tmp_path / "model", STEADY).views == {}
-    found = build_map(path, tmp_path / "model", Mapping3D(min_images=2, refine_intrinsics=False, seed=0))
-    assert len(found.views) == 2 and len(found.points) > 100
+    model = build_map(path, tmp_path / "model", Mapping3D(min_images=2, refine_intrinsics=False, seed=0))
+    assert len(model.views) == 2 and len(model.points) > 100
     with pytest.raises(InputError, match="at least 2 images"):
         Mapping3D(min_images=1)
 
@@ -173,19 +173,19 @@ def test_the_largest_model_is_taken(tmp_path: Path, room: Room) -> None:
     few, many = room.names[3:], room.names[:4]
     room.write(path, few)
     write_images(path, {f"a{name}": image for name, image in room.images(many).items()})
-    add_matches(path, (((f"a{one}", f"a{two}"), found) for (one, two), found in room.pairs(many).items()))
+    add_matches(path, (((f"a{one}", f"a{two}"), matches) for (one, two), matches in room.pairs(many).items()))
     verify(path, seed=0)
     assert build_map(path, tmp_path / "model", STEADY).views.keys() == {f"a{name}" for name in many}
 
 
 def test_triangulation_at_known_poses(database: Path, room: Room) -> None:
     out = database.parent / "model"
-    found = triangulate(database, room.scene.poses, out, STEADY)
-    assert found.views.keys() == set(room.names)
-    assert all(same(found.poses[name], pose) for name, pose in room.scene.poses.items())
-    assert len(found.points) > 300 and found.mean_error < 0.5
+    model = triangulate(database, room.scene.poses, out, STEADY)
+    assert model.views.keys() == set(room.names)
+    assert all(same(model.poses[name], pose) for name, pose in room.scene.poses.items())
+    assert len(model.points) > 300 and model.mean_error < 0.5
     # The walls and the floor are the planes x = 0, y = 0 and z = 0; measured: 1.6 mm away from them in the middle.
-    away = np.abs(found.points).min(axis=1)
+    away = np.abs(model.points).min(axis=1)
     assert np.median(away) < 0.005 and away.max() < 0.1
     assert read_model(out).views.keys() == set(room.names)
     assert sorted(path.name for path in database.parent.iterdir()) == ["database.db", "model"]
@@ -193,10 +193,10 @@ def test_triangulation_at_known_poses(database: Path, room: Room) -> None:
 
 def test_triangulation_of_some_images(database: Path, room: Room) -> None:
     names = room.names[1:4]
-    found = triangulate(database, {name: room.scene.poses[name] for name in names}, database.parent / "model", STEADY)
-    assert found.views.keys() == set(names)
-    assert len(found.points) > 100
-    assert found.track_lengths.max() <= 3
+    model = triangulate(database, {name: room.scene.poses[name] for name in names}, database.parent / "model", STEADY)
+    assert model.views.keys() == set(names)
+    assert len(model.points) > 100
+    assert model.track_lengths.max() <= 3
 
 
 def test_triangulation_whatever_the_numbers_of_rigs_and_frames(database: Path, room: Room) -> None:
@@ -206,9 +206,9 @@ def test_triangulation_whatever_the_numbers_of_rigs_and_frames(database: Path, r
         "UPDATE frames SET frame_id = 107 - frame_id, rig_id = 50",
         "UPDATE rigs SET rig_id = 50",
     )
-    found = triangulate(database, room.scene.poses, database.parent / "model", STEADY)
-    assert all(same(found.poses[name], pose) for name, pose in room.scene.poses.items())
-    assert len(found.points) > 300
+    model = triangulate(database, room.scene.poses, database.parent / "model", STEADY)
+    assert all(same(model.poses[name], pose) for name, pose in room.scene.poses.items())
+    assert len(model.points) > 300
 
 
 def test_triangulation_of_a_database_of_an_older_colmap(database: Path, room: Room) -> None:
@@ -218,9 +218,9 @@ def test_triangulation_of_a_database_of_an_older_colmap(database: Path, room: Ro
 
 def test_triangulation_without_matches(tmp_path: Path, room: Room) -> None:
     write_images(tmp_path / "database.db", room.images(room.names))
-    found = triangulate(tmp_path / "database.db", room.scene.poses, tmp_path / "model", STEADY)
-    assert found.views.keys() == set(room.names)
-    assert len(found.points) == 0
+    model = triangulate(tmp_path / "database.db", room.scene.poses, tmp_path / "model", STEADY)
+    assert model.views.keys() == set(room.names)
+    assert len(model.points) == 0
 
 
 def test_triangulation_that_cannot_be(database: Path, room: Room) -> None:
@@ -252,69 +252,6 @@ def test_triangulation_of_a_rig_of_two_cameras(tmp_path: Path, room: Room) -> No
         triangulate(path, poses, tmp_path / "model")
 
 
-def test_left_out_images_are_registered(tmp_path: Path, room: Room) -> None:
-    """The fourth view and the last are placed in a map of the others, which does not move."""
-    later = [room.names[3], room.names[5]]
-    earlier = [name for name in room.names if name not in later]
-    path = of_views(tmp_path / "database.db", room, earlier)
-    before = build_map(path, tmp_path / "model", STEADY)
-    assert before.views.keys() == set(earlier)
-    files = content(tmp_path / "model")
-    write_images(path, room.images(later))
-    add_matches(path, ((pair, found) for pair, found in room.matches.items() if set(pair) & set(later)))
-    verify(path, seed=0)
-    # Intrinsics stay even where mapping would refine them.
-    after = register_images(path, tmp_path / "model", Mapping3D(seed=0))
-    assert after.views.keys() == set(room.names)
-    assert all(same(after.poses[name], before.poses[name]) for name in earlier)
-    assert all(view.camera == room.scene.cameras[name] for name, view in after.views.items())
-    check_poses(after, room)
-    assert content(tmp_path / "model") == files
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["database.db", "model"]
-
-
-def test_images_that_do_not_fit_make_no_model_of_their_own(tmp_path: Path, room: Room) -> None:
-    path = of_views(tmp_path / "database.db", room, room.names[:3])
-    before = build_map(path, tmp_path / "model", STEADY)
-    write_images(path, {f"a{name}": image for name, image in room.images(room.names).items()})
-    add_matches(path, (((f"a{one}", f"a{two}"), found) for (one, two), found in room.matches.items()))
-    verify(path, seed=0)
-    after = register_images(path, tmp_path / "model", STEADY)
-    assert after.views.keys() == set(room.names[:3])
-    assert all(same(after.poses[name], pose) for name, pose in before.poses.items())
-
-
-def test_nothing_to_register(database: Path, room: Room) -> None:
-    found = register_images(database, room.model, STEADY)
-    assert found.views.keys() == set(room.names)
-    assert all(same(found.poses[name], pose) for name, pose in room.map.poses.items())
-
-
-def test_a_model_of_another_database(tmp_path: Path, room: Room) -> None:
-    path = tmp_path / "database.db"
-    write_images(path, room.images(room.names[:3]))
-    with pytest.raises(InputError, match=r"model has image 'view03\.png', which is not in"):
-        register_images(path, room.model)
-    other = tmp_path / "other.db"
-    for name in reversed(room.names):
-        write_images(other, room.images([name]))
-    with pytest.raises(InputError, match="has another number there"):
-        register_images(other, room.model)
-
-
-def test_a_model_whose_keypoints_are_not_those_of_the_database(tmp_path: Path, room: Room) -> None:
-    path = tmp_path / "database.db"
-    images = room.images(room.names).items()
-    write_images(path, {name: MapImage(image.xy[:400], image.camera, known=True) for name, image in images})
-    with opened(path) as database:
-        geometry = pycolmap().TwoViewGeometry()
-        geometry.config = 2
-        geometry.inlier_matches = np.stack([np.arange(100)] * 2, axis=1).astype(np.uint32)
-        database.write_two_view_geometry(1, 2, geometry)
-    with pytest.raises(FormatError, match="does not fit the model"):
-        register_images(path, room.model)
-
-
 @pytest.mark.parametrize(
     "spoil",
     [
@@ -331,8 +268,6 @@ def test_a_damaged_database(database: Path, room: Room, spoil: str) -> None:
         build_map(database, database.parent / "model", STEADY)
     with pytest.raises((FormatError, InputError)):
         triangulate(database, room.scene.poses, database.parent / "model", STEADY)
-    with pytest.raises((FormatError, InputError)):
-        register_images(database, room.model, STEADY)
     assert [path.name for path in database.parent.iterdir()] == ["database.db"]
 
 

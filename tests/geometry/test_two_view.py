@@ -47,20 +47,20 @@ def path(tmp_path: Path, room: Room) -> Path:
 
 
 def test_every_pair_of_the_room_passes(room: Room) -> None:
-    found = inliers(room.database)
-    assert found.keys() == room.matches.keys()
-    assert room.verified == Verified(len(room.matches), sum(map(len, found.values())))
+    agreeing = inliers(room.database)
+    assert agreeing.keys() == room.matches.keys()
+    assert room.verified == Verified(len(room.matches), sum(map(len, agreeing.values())))
     assert room.verified.matches > 0.9 * sum(map(len, room.matches.values()))
 
 
 def test_verified_matches_show_the_same_places(room: Room) -> None:
-    for (first, second), found in inliers(room.database).items():
+    for (first, second), agreeing in inliers(room.database).items():
         given = {tuple(pair) for pair in room.matches[first, second].indices.tolist()}
-        assert {tuple(pair) for pair in found.tolist()} <= given
-        seen = room.xy(first)[found[:, 0]].astype(np.float64)
+        assert {tuple(pair) for pair in agreeing.tolist()} <= given
+        seen = room.xy(first)[agreeing[:, 0]].astype(np.float64)
         surface = on_surfaces(seen, room.scene.cameras[first], room.scene.poses[first])
         there = project(surface, room.scene.cameras[second], room.scene.poses[second])
-        off = np.linalg.norm(there - room.xy(second)[found[:, 1]], axis=1)
+        off = np.linalg.norm(there - room.xy(second)[agreeing[:, 1]], axis=1)
         assert (off < 4).mean() > 0.97, (first, second)
 
 
@@ -69,9 +69,9 @@ def test_pairs_that_do_not_pass_are_not_counted(path: Path, room: Room) -> None:
     good = room.matches[first, second]
     add_matches(path, [((first, second), good), ((first, third), only(chance(20))), ((second, third), only(chance(0)))])
     verified = verify(path, seed=0)
-    found = inliers(path)
-    assert verified == Verified(1, len(found[first, second]))
-    assert len(found[first, third]) == 0
+    agreeing = inliers(path)
+    assert verified == Verified(1, len(agreeing[first, second]))
+    assert len(agreeing[first, third]) == 0
     assert 0.9 * len(good) < verified.matches <= len(good)
 
 
@@ -81,9 +81,9 @@ def test_wrong_matches_are_sorted_out(path: Path, room: Room) -> None:
     add_matches(path, [((first, second), only(np.concatenate([good, chance(len(good))])))])
     verify(path, seed=0)
     right = {tuple(pair) for pair in good.tolist()}
-    found = [tuple(pair) in right for pair in inliers(path)[first, second].tolist()]
-    assert sum(found) > 0.9 * len(good)
-    assert np.mean(found) > 0.9
+    is_right = [tuple(pair) in right for pair in inliers(path)[first, second].tolist()]
+    assert sum(is_right) > 0.9 * len(good)
+    assert np.mean(is_right) > 0.9
 
 
 @pytest.mark.parametrize(
@@ -124,16 +124,16 @@ def test_new_matches_of_a_pair_are_checked_again(tmp_path: Path, room: Room) -> 
 
 def test_a_seed_gives_the_same_again(tmp_path: Path, room: Room) -> None:
     """Although several threads share the pairs, of which most matches are wrong."""
-    four, found = room.names[:4], []
+    four, runs = room.names[:4], []
     noisy = {pair: only(np.concatenate([good.indices, chance(300)])) for pair, good in room.pairs(four).items()}
     for number, seed in enumerate((0, 0, 1)):
         path = tmp_path / f"{number}.db"
         write_images(path, room.images(four))
         add_matches(path, noisy.items())
         verify(path, Verification(iterations=1000), seed)
-        found.append({pair: matches.tolist() for pair, matches in inliers(path).items()})
-    assert found[0] == found[1]
-    assert found[0] != found[2]
+        runs.append({pair: matches.tolist() for pair, matches in inliers(path).items()})
+    assert runs[0] == runs[1]
+    assert runs[0] != runs[2]
 
 
 def test_nothing_to_check(path: Path) -> None:

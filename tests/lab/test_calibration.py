@@ -11,7 +11,7 @@ from featveil.databases import Database, nearest_words
 from featveil.defenses.metric import Metric
 from featveil.defenses.subset import Subset
 from featveil.lab import calibration
-from featveil.lab.calibration import Outcome, calibrate, metric_success, outcome, subset_success
+from featveil.lab.calibration import Outcome, Sample, calibrate, outcome, subset_success
 
 
 def directions(n: int, d: int, seed: int) -> Points:
@@ -37,7 +37,7 @@ def test_expected_success_is_that_of_enumeration(k: int) -> None:
         largest = {chosen: row[list(chosen)].max() for chosen in combinations(range(8), k)}
         kept = sum(weight for chosen, weight in largest.items() if int(row.argmax()) in chosen)
         shares.append(kept / sum(largest.values()) / k)
-    assert metric_success(points, book, 6.0, k) == pytest.approx(np.mean(shares), rel=1e-9)
+    assert Sample.of(points, book).success(6.0, k) == pytest.approx(np.mean(shares), rel=1e-9)
 
 
 @pytest.mark.parametrize("k", [1, 3])
@@ -45,7 +45,7 @@ def test_expected_success_is_what_releases_show(k: int) -> None:
     points, book = directions(4000, 6, seed=2), codebook(60)
     for defense, expected in (
         (Subset(3.0, k, book), subset_success(3.0, 60, k)),
-        (Metric(9.0, k, book), metric_success(points, book, 9.0, k)),
+        (Metric(9.0, k, book), Sample.of(points, book).success(9.0, k)),
     ):
         shown = measure(defense, points, np.random.default_rng(0)).contains
         assert shown == pytest.approx(k * expected, abs=0.035)
@@ -55,7 +55,7 @@ def test_expected_success_is_what_releases_show(k: int) -> None:
 def test_calibration_reaches_the_success_asked_for(success: float, k: int) -> None:
     points, book = directions(200, 6, seed=2), codebook(60)
     epsilon = calibrate(points, book, success, k)
-    assert metric_success(points, book, epsilon, k) == pytest.approx(success, rel=2e-3)
+    assert Sample.of(points, book).success(epsilon, k) == pytest.approx(success, rel=2e-3)
 
 
 @pytest.mark.parametrize("success", [0.0, 0.01, 0.26, 1.0, math.nan])
@@ -89,9 +89,9 @@ def test_end_points() -> None:
 def test_a_calibration_takes_a_spread_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     points, book = directions(90, 6, seed=2), codebook(60)
     monkeypatch.setattr(calibration, "SAMPLE", 30)
-    assert metric_success(points, book, 5.0, 1) == metric_success(points.take(np.arange(0, 90, 3)), book, 5.0, 1)
+    assert Sample.of(points, book).success(5.0, 1) == Sample.of(points.take(np.arange(0, 90, 3)), book).success(5.0, 1)
     monkeypatch.setattr(calibration, "_ENTRIES", 600)
-    assert metric_success(points, book, 5.0, 1) == metric_success(points.take(np.arange(0, 90, 9)), book, 5.0, 1)
+    assert Sample.of(points, book).success(5.0, 1) == Sample.of(points.take(np.arange(0, 90, 9)), book).success(5.0, 1)
 
 
 def test_what_does_not_fit_is_refused() -> None:
@@ -101,5 +101,3 @@ def test_what_does_not_fit_is_refused() -> None:
         calibrate(nothing, book, 0.5, 1)
     with pytest.raises(InputError, match="1 to 9, got 10"):
         calibrate(directions(3, 6, seed=0), book, 0.5, 10)
-    with pytest.raises(InputError, match="epsilon must be finite"):
-        metric_success(directions(3, 6, seed=0), book, math.inf, 1)

@@ -19,7 +19,7 @@ from featveil.defenses import Metric, Subset
 from featveil.extractors import extract
 from featveil.lab import calibration, tradeoff, words
 from featveil.lab.bench import Measured, headings_and_cells
-from featveil.lab.calibration import metric_success, sample_descriptors, subset_success
+from featveil.lab.calibration import Sample, sample_descriptors, subset_success
 from featveil.lab.scenes import Settings
 from featveil.lab.tradeoff import BENCH, COLUMNS, Arm, Compared, draw, make_arms, measure, study
 from featveil.metrics import FARTHEST
@@ -77,7 +77,8 @@ def test_each_metric_scheme_has_the_success_of_its_subset_scheme(
         if isinstance(other, Metric) and isinstance(one, Subset):
             k, compared = other.subset_size, compared + 1
             assert metric.success == subset.success == subset_success(one.epsilon, 600, k)
-            assert metric_success(sample, codebook, other.epsilon, k) == pytest.approx(subset.success, rel=0.01)
+            own = Sample.of(sample, codebook).success(other.epsilon, k)
+            assert own == pytest.approx(subset.success, rel=0.01)
     assert compared == 4
     assert [arm.success for arm in arms if "chance" in arm.scheme.name] == pytest.approx([1 / 600, 1 / 600])
 

@@ -34,8 +34,8 @@ class Reader:
 
     def __call__(self, name: str) -> Features | PrivateFeatures:
         self.names.append(name)
-        found: Features | PrivateFeatures = self.features[name].take(np.arange(N))
-        return found
+        own: Features | PrivateFeatures = self.features[name].take(np.arange(N))
+        return own
 
 
 @pytest.mark.parametrize(
@@ -51,10 +51,10 @@ class Reader:
 def test_every_pair_has_the_matches_of_match(defense: Any, options: dict[str, Any]) -> None:
     query = RAW if defense is None else {name: privatize(features, defense) for name, features in RAW.items()}
     pairs = list(permutations(RAW, 2))
-    found = list(match_pairs(pairs, query.__getitem__, RAW.__getitem__, **options))
-    assert [pair for pair, _ in found] == pairs
-    assert sum(len(matches) for _, matches in found) > len(pairs)
-    for (first, second), matches in found:
+    paired = list(match_pairs(pairs, query.__getitem__, RAW.__getitem__, **options))
+    assert [pair for pair, _ in paired] == pairs
+    assert sum(len(matches) for _, matches in paired) > len(pairs)
+    for (first, second), matches in paired:
         expected = match(query[first], RAW[second], **options)
         assert np.array_equal(matches.indices, expected.indices)
         assert np.array_equal(matches.distances, expected.distances)
@@ -86,9 +86,9 @@ def test_a_limit_drops_what_was_not_used_for_longest(room: int) -> None:
         else:
             expected.append(name)
         kept = [*kept, name][-max(1, room) :]
-    found = list(match_pairs(pairs, reader, reader, most_bytes=room * BYTES))
+    paired = list(match_pairs(pairs, reader, reader, most_bytes=room * BYTES))
     assert reader.names == expected
-    for (first, second), matches in found:
+    for (first, second), matches in paired:
         assert np.array_equal(matches.indices, match(RAW[first], RAW[second]).indices)
 
 
@@ -98,9 +98,9 @@ def test_what_was_dropped_is_out_of_memory(defense: Any) -> None:
     alive: list[weakref.ref[Any]] = []
 
     def read(name: str) -> Features | PrivateFeatures:
-        found = features[name].take(np.arange(N))
-        alive.append(weakref.ref(found))
-        return found
+        own = features[name].take(np.arange(N))
+        alive.append(weakref.ref(own))
+        return own
 
     run = match_pairs(combinations(RAW, 2), read, read, most_bytes=1)
     for _ in run:

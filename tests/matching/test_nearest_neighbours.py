@@ -50,9 +50,9 @@ def test_pairs_follow_the_definition(
     rng = np.random.default_rng(m1 * 10 + m2)
     a, b = random_descriptors(25, m1, rng, 16), random_descriptors(40, m2, rng, 16)
     distances = reference_matrix(a, b)
-    found = NearestMatcher(mutual, ratio, limit).match(a, b)
-    assert found.indices.tolist() == [list(pair) for pair in expected_pairs(distances, mutual, ratio, limit)]
-    assert np.allclose(found.distances, distances[tuple(found.indices.T)], atol=1e-5)
+    matches = NearestMatcher(mutual, ratio, limit).match(a, b)
+    assert matches.indices.tolist() == [list(pair) for pair in expected_pairs(distances, mutual, ratio, limit)]
+    assert np.allclose(matches.distances, distances[tuple(matches.indices.T)], atol=1e-5)
 
 
 def raw(part: slice, kind: str = "sift") -> Features:
@@ -70,8 +70,8 @@ def test_raw_and_private_in_every_combination() -> None:
     ]
     truth = {(i + 100, i) for i in range(100)}
     for a, b in sides:
-        found = {tuple(pair) for pair in match(a, b).indices.tolist()}
-        assert truth <= found
+        matches = {tuple(pair) for pair in match(a, b).indices.tolist()}
+        assert truth <= matches
         strict = match(a, b, max_distance=1e-5)
         assert {tuple(pair) for pair in strict.indices.tolist()} == truth
         assert len(match(a, b, ratio=0.5)) >= 100
@@ -130,9 +130,9 @@ def test_pairs_on_the_sphere_follow_the_definition(
     rng = np.random.default_rng(m1 * 10 + m2)
     a, b = random_descriptors(15, m1, rng, 10), random_descriptors(22, m2, rng, 10)
     distances = expected_on_sphere(a, b, candidates)
-    found = NearestMatcher(mutual, ratio, limit, on_sphere=True).match(a, b)
-    assert found.indices.tolist() == [list(pair) for pair in expected_pairs(distances, mutual, ratio, limit)]
-    assert np.allclose(found.distances, distances[tuple(found.indices.T)], atol=1e-5)
+    matches = NearestMatcher(mutual, ratio, limit, on_sphere=True).match(a, b)
+    assert matches.indices.tolist() == [list(pair) for pair in expected_pairs(distances, mutual, ratio, limit)]
+    assert np.allclose(matches.distances, distances[tuple(matches.indices.T)], atol=1e-5)
 
 
 def test_the_sphere_tells_more_pairs_of_subspaces_apart() -> None:

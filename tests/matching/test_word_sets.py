@@ -29,8 +29,8 @@ def sets(words: object) -> WordSets:
 @pytest.mark.parametrize("rule", get_args(WordRule))
 def test_a_keypoint_matches_where_one_of_its_words_occurs(rule: WordRule) -> None:
     reference = noisy(np.array([10, 20, 30, 20]))
-    found = WordMatcher(BOOK, rule).match(sets([[5, 20], [10, 30], [40, 50]]), reference)
-    pairs = set(map(tuple, found.indices.tolist()))
+    matches = WordMatcher(BOOK, rule).match(sets([[5, 20], [10, 30], [40, 50]]), reference)
+    pairs = set(map(tuple, matches.indices.tolist()))
     assert {(1, 0), (1, 2)} <= pairs  # two candidates of one keypoint
     assert pairs & {(0, 1), (0, 3)}
     if rule == "vocabulary":
@@ -47,32 +47,32 @@ def test_vocabulary_candidates_are_those_of_two_loops() -> None:
     reference = noisy(RNG.integers(0, 60, 80))
     words = np.sort(np.stack([RNG.choice(60, 4, replace=False) for _ in range(50)]), axis=1)
     own, distances = nearest_words(reference, BOOK)
-    found = WordMatcher(BOOK).match(sets(words), reference)
+    matches = WordMatcher(BOOK).match(sets(words), reference)
     expected = [(i, j) for i in range(50) for j in range(80) if own[j] in words[i]]
-    assert list(map(tuple, found.indices.tolist())) == expected
-    assert found.distances == pytest.approx(distances[found.indices[:, 1]], abs=1e-6)
+    assert list(map(tuple, matches.indices.tolist())) == expected
+    assert matches.distances == pytest.approx(distances[matches.indices[:, 1]], abs=1e-6)
 
 
 def test_two_private_sides_match_where_they_share_a_word() -> None:
-    found = WordMatcher(BOOK).match(sets([[1, 2], [3, 4]]), sets([[2, 3], [8, 9], [1, 2]]))
-    assert found.indices.tolist() == [[0, 0], [0, 2], [1, 0]]  # (0, 2) shares two words and is listed once
-    assert (found.distances == 0).all()
+    matches = WordMatcher(BOOK).match(sets([[1, 2], [3, 4]]), sets([[2, 3], [8, 9], [1, 2]]))
+    assert matches.indices.tolist() == [[0, 0], [0, 2], [1, 0]]  # (0, 2) shares two words and is listed once
+    assert (matches.distances == 0).all()
 
 
 def test_nearest_words_match_as_descriptors_do() -> None:
     """With one word a keypoint and no word twice, the rule is mutual nearest neighbours of the words."""
     words = RNG.choice(len(BOOK), 120, replace=False)
     reference = noisy(RNG.choice(len(BOOK), 150, replace=False), 10)
-    found = WordMatcher(BOOK, "nearest").match(sets(words[:, None]), reference)
+    matches = WordMatcher(BOOK, "nearest").match(sets(words[:, None]), reference)
     unit = Points(reference.values / np.linalg.norm(reference.values, axis=1, keepdims=True))
     expected = NearestMatcher().match(Points(BOOK.unit(words)), unit)
-    assert found.indices.tolist() == expected.indices.tolist()
-    assert found.distances == pytest.approx(expected.distances, abs=1e-6)
+    assert matches.indices.tolist() == expected.indices.tolist()
+    assert matches.distances == pytest.approx(expected.distances, abs=1e-6)
 
 
 def test_keypoints_that_share_a_word_share_its_match() -> None:
-    found = WordMatcher(BOOK, "nearest").match(sets([[7], [7], [9]]), noisy(np.array([7])))
-    assert found.indices.tolist() == [[0, 0], [1, 0]]
+    matches = WordMatcher(BOOK, "nearest").match(sets([[7], [7], [9]]), noisy(np.array([7])))
+    assert matches.indices.tolist() == [[0, 0], [1, 0]]
 
 
 @pytest.mark.parametrize("rule", get_args(WordRule))
@@ -85,8 +85,8 @@ def test_no_features(rule: WordRule, private_first: bool) -> None:
 
 def test_quantised_features_find_themselves_through_the_public_function() -> None:
     raw = Features(noisy(RNG.choice(len(BOOK), 300, replace=False)), "sift")
-    found = match(privatize(raw, Subset(math.inf, 3)), raw)
-    assert {(i, i) for i in range(300)} <= set(map(tuple, found.indices.tolist()))
+    matches = match(privatize(raw, Subset(math.inf, 3)), raw)
+    assert {(i, i) for i in range(300)} <= set(map(tuple, matches.indices.tolist()))
 
 
 def private(words: WordSets, kind: str = "sift") -> PrivateFeatures:

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from featveil.core import InputError
-from featveil.metrics.error_rates import best_threshold, error_rates, fold_accuracies, shares_accepted
+from featveil.metrics.error_rates import best_threshold, error_rates, fold_accuracies
 
 Labelled = tuple[list[float], list[bool]]
 
@@ -63,11 +63,11 @@ def slow_fold_accuracies(distances: list[float], same: list[bool], folds: list[i
 @settings(max_examples=150, deadline=None)
 @given(labelled())
 def test_rates_equal_a_plain_loop(case: Labelled) -> None:
-    found, expected = error_rates(*case), slow_rates(*case)
-    np.testing.assert_array_equal(found.thresholds, [threshold for threshold, _, _ in expected])
-    np.testing.assert_allclose(found.far, [far for _, far, _ in expected], atol=1e-12)
-    np.testing.assert_allclose(found.frr, [frr for _, _, frr in expected], atol=1e-12)
-    assert (found.far[0], found.frr[0], found.far[-1], found.frr[-1]) == (0, 1, 1, 0)
+    rates, expected = error_rates(*case), slow_rates(*case)
+    np.testing.assert_array_equal(rates.thresholds, [threshold for threshold, _, _ in expected])
+    np.testing.assert_allclose(rates.far, [far for _, far, _ in expected], atol=1e-12)
+    np.testing.assert_allclose(rates.frr, [frr for _, _, frr in expected], atol=1e-12)
+    assert (rates.far[0], rates.frr[0], rates.far[-1], rates.frr[-1]) == (0, 1, 1, 0)
 
 
 @settings(max_examples=150, deadline=None)
@@ -80,58 +80,58 @@ def test_the_equal_error_rate_equals_a_plain_loop(case: Labelled) -> None:
 @given(labelled(), st.one_of(st.floats(0, 1), st.fractions(0, 1, max_denominator=25).map(float)))
 def test_rates_at_a_false_accept_rate_equal_a_plain_loop(case: Labelled, far: float) -> None:
     allowed = [rates for rates in slow_rates(*case) if rates[1] <= far + 1e-12]
-    found = error_rates(*case)
-    assert found.true_accept_rate(far) == pytest.approx(max(1 - frr for _, _, frr in allowed), abs=1e-12)
-    assert found.threshold(far) == max(threshold for threshold, _, _ in allowed)
+    rates = error_rates(*case)
+    assert rates.true_accept_rate(far) == pytest.approx(max(1 - frr for _, _, frr in allowed), abs=1e-12)
+    assert rates.threshold(far) == max(threshold for threshold, _, _ in allowed)
 
 
 def test_a_share_that_is_no_binary_number_is_reached_exactly() -> None:
     """One of ten strangers is 0.1 of them, however it is rounded."""
-    found = error_rates([*range(10), 2.5, 0.5], [False] * 10 + [True, True])
+    rates = error_rates([*range(10), 2.5, 0.5], [False] * 10 + [True, True])
     assert 1 - 0.9 < 0.1
-    assert found.threshold(1 - 0.9) == found.threshold(0.1) == 0.5
-    assert found.threshold(1 - 0.7) == found.threshold(0.3) == 2.5
-    assert found.threshold(0.299) == 1
+    assert rates.threshold(1 - 0.9) == rates.threshold(0.1) == 0.5
+    assert rates.threshold(1 - 0.7) == rates.threshold(0.3) == 2.5
+    assert rates.threshold(0.299) == 1
 
 
 def test_rates_by_hand() -> None:
-    found = error_rates([0.1, 0.2, 0.3, 0.4, 0.25, 0.5, 0.6, 0.7, 0.8], [True] * 4 + [False] * 5)
-    assert found.true_accept_rate(0) == 0.5 and found.threshold(0) == 0.2
-    assert found.true_accept_rate(0.2) == 1 and found.threshold(0.2) == 0.4
-    assert found.true_accept_rate(0.39) == 1 and found.threshold(1) == 0.8
+    rates = error_rates([0.1, 0.2, 0.3, 0.4, 0.25, 0.5, 0.6, 0.7, 0.8], [True] * 4 + [False] * 5)
+    assert rates.true_accept_rate(0) == 0.5 and rates.threshold(0) == 0.2
+    assert rates.true_accept_rate(0.2) == 1 and rates.threshold(0.2) == 0.4
+    assert rates.true_accept_rate(0.39) == 1 and rates.threshold(1) == 0.8
     # From (0.2, 0.5) to (0.2, 0.25) and on to (0.2, 0): FAR is 0.2 where the lines meet.
-    assert found.equal_error_rate == pytest.approx(0.2)
+    assert rates.equal_error_rate == pytest.approx(0.2)
 
 
 def test_perfect_scores() -> None:
-    found = error_rates([0.1, 0.2, 0.3, 0.9, 0.8], [True, True, True, False, False])
-    assert found.equal_error_rate == 0 and found.true_accept_rate(0) == 1 and found.threshold(0) == 0.3
-    far, frr = found.curve()
+    rates = error_rates([0.1, 0.2, 0.3, 0.9, 0.8], [True, True, True, False, False])
+    assert rates.equal_error_rate == 0 and rates.true_accept_rate(0) == 1 and rates.threshold(0) == 0.3
+    far, frr = rates.curve()
     assert (far.tolist(), frr.tolist()) == ([0.5, 1], [0, 0])
 
 
 def test_scores_the_wrong_way_round() -> None:
-    found = error_rates([0.9, 0.8, 0.1, 0.2], [True, True, False, False])
-    assert found.equal_error_rate == 1 and found.true_accept_rate(0.5) == 0
-    assert found.threshold(0) == -np.inf and found.true_accept_rate(1) == 1
+    rates = error_rates([0.9, 0.8, 0.1, 0.2], [True, True, False, False])
+    assert rates.equal_error_rate == 1 and rates.true_accept_rate(0.5) == 0
+    assert rates.threshold(0) == -np.inf and rates.true_accept_rate(1) == 1
 
 
 def test_useless_scores_are_at_chance() -> None:
     rng = np.random.default_rng(0)
     distances, same = rng.random(8000), rng.random(8000) < 0.5
-    found = error_rates(distances, same)
-    assert found.equal_error_rate == pytest.approx(0.5, abs=0.03)
+    rates = error_rates(distances, same)
+    assert rates.equal_error_rate == pytest.approx(0.5, abs=0.03)
     for far in (0.1, 0.5, 0.9):
-        assert found.true_accept_rate(far) == pytest.approx(far, abs=0.04)
+        assert rates.true_accept_rate(far) == pytest.approx(far, abs=0.04)
     assert fold_accuracies(distances, same, np.arange(8000) % 4).mean() == pytest.approx(0.5, abs=0.03)
 
 
 def test_equal_distances_are_accepted_or_refused_together() -> None:
-    found = error_rates([1.0] * 6, [True, False, True, False, False, True])
-    assert found.thresholds.tolist() == [-np.inf, 1]
-    assert found.equal_error_rate == 0.5
-    assert found.true_accept_rate(0.99) == 0 and found.threshold(0.99) == -np.inf
-    assert found.true_accept_rate(1) == 1 and found.threshold(1) == 1
+    rates = error_rates([1.0] * 6, [True, False, True, False, False, True])
+    assert rates.thresholds.tolist() == [-np.inf, 1]
+    assert rates.equal_error_rate == 0.5
+    assert rates.true_accept_rate(0.99) == 0 and rates.threshold(0.99) == -np.inf
+    assert rates.true_accept_rate(1) == 1 and rates.threshold(1) == 1
 
 
 def test_order_and_scale_of_the_pairs_change_nothing() -> None:
@@ -147,12 +147,12 @@ def test_order_and_scale_of_the_pairs_change_nothing() -> None:
 @settings(max_examples=60, deadline=None)
 @given(labelled(60), st.integers(1, 70))
 def test_the_curve_falls_and_consists_of_true_points(case: Labelled, points: int) -> None:
-    found = error_rates(*case)
-    far, frr = found.curve(points)
+    rates = error_rates(*case)
+    far, frr = rates.curve(points)
     assert 1 <= len(far) <= points
     assert (np.diff(far) >= 0).all() and (np.diff(frr) <= 0).all() and far.min() > 0
-    assert set(zip(far, frr, strict=True)) <= set(zip(found.far, found.frr, strict=True))
-    assert far[0] == found.far[found.far > 0].min()
+    assert set(zip(far, frr, strict=True)) <= set(zip(rates.far, rates.frr, strict=True))
+    assert far[0] == rates.far[rates.far > 0].min()
     if points > 1:
         assert (far[-1], frr[-1]) == (1, 0)
 
@@ -172,8 +172,8 @@ def test_accuracies_of_folds_equal_a_plain_loop(case: Labelled, data: st.DataObj
     distances, same = case
     folds = data.draw(st.lists(st.integers(-2, 3), min_size=len(same), max_size=len(same)))
     folds[0], folds[1] = 7, 5
-    found = fold_accuracies(distances, same, np.array(folds))
-    assert found.tolist() == pytest.approx(slow_fold_accuracies(distances, same, folds))
+    rates = fold_accuracies(distances, same, np.array(folds))
+    assert rates.tolist() == pytest.approx(slow_fold_accuracies(distances, same, folds))
 
 
 def test_accuracies_of_folds_by_hand() -> None:
@@ -212,14 +212,10 @@ def test_a_perfect_score_is_right_in_every_fold_and_its_threshold_comes_from_the
     assert fold_accuracies(shifted, same, folds)[2] == pytest.approx((~same)[folds == 2].mean())
 
 
-def test_shares_that_thresholds_accept() -> None:
-    assert shares_accepted(np.array([1.0, 2, 2, 3]), [0.5, 1, 2, 9, -np.inf]) == [0, 0.25, 0.75, 1, 0]
-
-
 @pytest.mark.parametrize("far", [-0.1, 1.1, np.nan, np.inf])
 def test_rates_that_cannot_be(far: float) -> None:
-    found = error_rates([1.0, 2], [True, False])
-    for ask in (found.true_accept_rate, found.threshold):
+    rates = error_rates([1.0, 2], [True, False])
+    for ask in (rates.true_accept_rate, rates.threshold):
         with pytest.raises(InputError, match="between 0 and 1"):
             ask(far)
 

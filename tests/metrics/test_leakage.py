@@ -48,9 +48,9 @@ def test_ranks_equal_a_plain_loop() -> None:
     rng = np.random.default_rng(1)
     hidden = unit(rng, 70)
     values = (hidden + rng.normal(0, 0.2, hidden.shape)).astype(np.float32)
-    found = ranks(values, Points(hidden))
-    assert found.tolist() == [slow_rank(guess, hidden, row) for row, guess in enumerate(values)]
-    assert 1 in found and found.max() > 5
+    places = ranks(values, Points(hidden))
+    assert places.tolist() == [slow_rank(guess, hidden, row) for row, guess in enumerate(values)]
+    assert 1 in places and places.max() > 5
 
 
 def test_ranks_of_some_features_are_among_all() -> None:
@@ -86,34 +86,34 @@ def test_summary_counts_what_it_says() -> None:
     away = np.array([0.0, 0.29, 0.3, 0.49, 1.0])
     values = truth.values + away[:, None].astype(np.float32) * np.eye(1, 8, k=1, dtype=np.float32)
     answered = np.array([True, True, True, False, True])
-    found = summarize_leakage(values, answered, truth)
-    assert found.count == 5
-    assert found.mean == pytest.approx(away.mean()) and found.median == pytest.approx(0.3)
+    leakage = summarize_leakage(values, answered, truth)
+    assert leakage.count == 5
+    assert leakage.mean == pytest.approx(away.mean()) and leakage.median == pytest.approx(0.3)
     # 0.3 in float32 lies a little above: not below the mark.
-    assert (found.below_close, found.below_near, found.exact) == (0.4, 0.8, 0.2)
-    assert found.answered == 0.8
+    assert (leakage.below_close, leakage.below_near, leakage.exact) == (0.4, 0.8, 0.2)
+    assert leakage.answered == 0.8
 
 
 def test_words_override_what_is_exact() -> None:
     truth = Points(unit(np.random.default_rng(6), 4))
-    found = summarize_leakage(truth.values, np.ones(4, bool), truth, exact=np.array([True, False, False, False]))
-    assert (found.exact, found.mean) == (0.25, 0)
+    leakage = summarize_leakage(truth.values, np.ones(4, bool), truth, exact=np.array([True, False, False, False]))
+    assert (leakage.exact, leakage.mean) == (0.25, 0)
 
 
 def test_summary_of_some_rows() -> None:
     rng = np.random.default_rng(7)
     hidden, rows = Points(unit(rng, 30)), np.array([4, 9, 2])
-    found = summarize_leakage(hidden.values[rows], np.ones(3, bool), hidden, rows)
-    assert (found.count, found.mean, found.exact, found.rank) == (3, 0, 1, 1)
+    leakage = summarize_leakage(hidden.values[rows], np.ones(3, bool), hidden, rows)
+    assert (leakage.count, leakage.mean, leakage.exact, leakage.rank) == (3, 0, 1, 1)
     swapped = summarize_leakage(hidden.values[rows], np.ones(3, bool), hidden, rows[::-1].copy())
     assert swapped.exact == pytest.approx(1 / 3) and swapped.rank > 1
 
 
 def test_one_feature() -> None:
-    found = summarize_leakage(
+    leakage = summarize_leakage(
         np.array([[1.0, 1.0]], np.float32), np.ones(1, bool), Points(np.eye(1, 2, dtype=np.float32))
     )
-    assert (found.count, found.mean, found.rank) == (1, 1, 1)
+    assert (leakage.count, leakage.mean, leakage.rank) == (1, 1, 1)
 
 
 def test_nothing_to_compare_is_refused() -> None:

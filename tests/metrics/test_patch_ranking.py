@@ -28,10 +28,10 @@ def test_perfect_useless_and_wrong_distances() -> None:
 def reference_precision(distances: list[float], right: list[bool], positives: int) -> float:
     """The area by HPatches: trapezoids between the points (recall, precision), from (0, 1) on, nearest first."""
     order = sorted(range(len(distances)), key=lambda place: (distances[place], right[place]))
-    area, found, before = 0.0, 0, (0.0, 1.0)
+    area, hits, before = 0.0, 0, (0.0, 1.0)
     for rank, place in enumerate(order, start=1):
-        found += right[place]
-        now = (found / positives, found / rank)
+        hits += right[place]
+        now = (hits / positives, hits / rank)
         area += (now[0] - before[0]) * (now[1] + before[1]) / 2
         before = now
     return area

@@ -27,16 +27,16 @@ def poses(n: int, seed: int = 0) -> dict[str, Pose]:
     return {f"{number:03d}.jpg": random_pose(rng) for number in range(n)}
 
 
-def moved(found: dict[str, Pose], scale: float, rotation: Float64, translation: Float64) -> dict[str, Pose]:
+def moved(given: dict[str, Pose], scale: float, rotation: Float64, translation: Float64) -> dict[str, Pose]:
     """The same cameras in a world that was scaled, turned and shifted, each camera with what it saw before."""
     return {
         name: at(scale * rotation @ pose.centre + translation, pose.rotation @ rotation.T)
-        for name, pose in found.items()
+        for name, pose in given.items()
     }
 
 
-def worst(found: dict[str, Pose], true: dict[str, Pose]) -> tuple[float, float]:
-    errors = np.array([pose_errors(found[name], true[name]) for name in true])
+def worst(given: dict[str, Pose], true: dict[str, Pose]) -> tuple[float, float]:
+    errors = np.array([pose_errors(given[name], true[name]) for name in true])
     return float(errors[:, 0].max()), float(errors[:, 1].max())
 
 
@@ -65,11 +65,11 @@ def test_a_known_similarity_is_found_although_some_cameras_are_wrong(scale: floa
     rng = np.random.default_rng(1)
     for name in spoiled:
         estimated[name] = at(estimated[name].centre + scale * rng.uniform(5, 90, 3), random_pose(rng).rotation)
-    found = align_poses(estimated, true)
-    assert list(found) == list(estimated)
-    degrees, distance = worst(found, {name: true[name] for name in true if name not in spoiled})
+    aligned = align_poses(estimated, true)
+    assert list(aligned) == list(estimated)
+    degrees, distance = worst(aligned, {name: true[name] for name in true if name not in spoiled})
     assert degrees < 1e-5 and distance < 1e-8
-    assert all(pose_errors(found[name], true[name])[1] > 1 for name in spoiled)
+    assert all(pose_errors(aligned[name], true[name])[1] > 1 for name in spoiled)
 
 
 def test_points_move_as_their_cameras_do() -> None:
@@ -77,18 +77,18 @@ def test_points_move_as_their_cameras_do() -> None:
     true, points = poses(6), np.random.default_rng(5).normal(size=(20, 3))
     scale, rotation, translation = 2.5, turn(40), np.array([3.0, -1.0, 7.0])
     there = moved(true, scale, rotation, translation)
-    found = find_similarity(there, true)
-    assert found[0] == pytest.approx(1 / scale)
-    np.testing.assert_allclose(found[1], rotation.T, atol=1e-9)
-    np.testing.assert_allclose(move_points(scale * points @ rotation.T + translation, found), points, atol=1e-9)
+    similarity = find_similarity(there, true)
+    assert similarity[0] == pytest.approx(1 / scale)
+    np.testing.assert_allclose(similarity[1], rotation.T, atol=1e-9)
+    np.testing.assert_allclose(move_points(scale * points @ rotation.T + translation, similarity), points, atol=1e-9)
     assert worst(align_poses(there, true), true) == pytest.approx((0, 0), abs=1e-6)
-    assert move_points(np.empty((0, 3)), found).shape == (0, 3)
+    assert move_points(np.empty((0, 3)), similarity).shape == (0, 3)
 
 
 def test_cameras_without_truth_are_moved_along() -> None:
     true = poses(6)
-    found = align_poses(moved(true, 3.0, turn(50), np.ones(3)), {name: true[name] for name in sorted(true)[:4]})
-    degrees, distance = worst(found, true)
+    aligned = align_poses(moved(true, 3.0, turn(50), np.ones(3)), {name: true[name] for name in sorted(true)[:4]})
+    degrees, distance = worst(aligned, true)
     assert degrees < 1e-5 and distance < 1e-9
 
 
@@ -136,6 +136,6 @@ def test_shares_within_both_thresholds() -> None:
     thresholds = ((0.25, 2.0), (0.5, 5.0), (5.0, 10.0))
     assert shares_within(errors, thresholds, 10) == (0.1, 0.3, 0.4)
     assert shares_within([], thresholds, 3) == (0, 0, 0)
-    for found, total in ((errors, 4), ([], 0), ([], -1)):
+    for given, total in ((errors, 4), ([], 0), ([], -1)):
         with pytest.raises(InputError, match="total must be at least"):
-            shares_within(found, thresholds, total)
+            shares_within(given, thresholds, total)

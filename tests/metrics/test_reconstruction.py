@@ -26,19 +26,19 @@ def test_the_measures_by_hand() -> None:
     difference = (grey[0] - grey[1]).ravel().tolist()
     mae = sum(abs(value) for value in difference) / len(difference)
     square = sum(value**2 for value in difference) / len(difference)
-    found = compare(guess, truth)
-    assert found.mae == pytest.approx(mae, abs=1e-12)
-    assert found.psnr == pytest.approx(10 * math.log10(1 / square), abs=1e-9)
-    assert found.ssim == pytest.approx(slow_ssim(grey[0], grey[1]), abs=1e-9)
+    likeness = compare(guess, truth)
+    assert likeness.mae == pytest.approx(mae, abs=1e-12)
+    assert likeness.psnr == pytest.approx(10 * math.log10(1 / square), abs=1e-9)
+    assert likeness.ssim == pytest.approx(slow_ssim(grey[0], grey[1]), abs=1e-9)
 
 
 def test_equal_pictures_are_perfect_and_others_are_not() -> None:
     truth = picture()
     assert compare(truth, truth) == pytest.approx((0, 1, 100))
     worse = [compare(noisy(truth, amount), truth) for amount in (5, 30, 120)]
-    assert sorted(worse, key=lambda found: found.ssim, reverse=True) == worse
-    assert sorted(worse, key=lambda found: found.mae) == worse
-    assert sorted(worse, key=lambda found: found.psnr, reverse=True) == worse
+    assert sorted(worse, key=lambda likeness: likeness.ssim, reverse=True) == worse
+    assert sorted(worse, key=lambda likeness: likeness.mae) == worse
+    assert sorted(worse, key=lambda likeness: likeness.psnr, reverse=True) == worse
     assert compare(picture(2), truth).ssim < 0.2
 
 
@@ -55,8 +55,8 @@ def test_colour_is_not_looked_at() -> None:
     inside = (tinted >= 0).all(axis=2) & (tinted <= 255).all(axis=2)
     grey[~inside] = 128
     tinted[~inside] = 128
-    found = compare(np.rint(tinted).astype(np.uint8), grey)
-    assert found.mae < 0.003 and found.ssim > 0.99
+    likeness = compare(np.rint(tinted).astype(np.uint8), grey)
+    assert likeness.mae < 0.003 and likeness.ssim > 0.99
 
 
 def test_pictures_at_the_smallest_size() -> None:
@@ -67,15 +67,15 @@ def test_pictures_at_the_smallest_size() -> None:
 
 
 @pytest.mark.parametrize(
-    ("guess", "told"),
+    ("guess", "reason"),
     [
         (picture(height=21), "of one size"),
         (picture()[:, :, 0], "of one size"),
         (picture().astype(np.float32), "of one size"),
     ],
 )
-def test_what_cannot_be_compared_is_refused(guess: Image, told: str) -> None:
-    with pytest.raises(InputError, match=told):
+def test_what_cannot_be_compared_is_refused(guess: Image, reason: str) -> None:
+    with pytest.raises(InputError, match=reason):
         compare(guess, picture())
 
 

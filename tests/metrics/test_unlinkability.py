@@ -42,9 +42,9 @@ def slow_unlinkability(mated: Float64, non_mated: Float64) -> float:
 def test_equals_the_definition(mated: int, non_mated: int, apart: float, seed: int) -> None:
     rng = np.random.default_rng(seed)
     one, two = rng.normal(0, 1, mated), rng.normal(apart, 2, non_mated)
-    found = global_unlinkability(one, two)
-    assert found == pytest.approx(slow_unlinkability(one, two), abs=1e-12)
-    assert 0 <= found <= 1
+    linkability = global_unlinkability(one, two)
+    assert linkability == pytest.approx(slow_unlinkability(one, two), abs=1e-12)
+    assert 0 <= linkability <= 1
 
 
 def test_by_hand() -> None:
@@ -65,8 +65,8 @@ def test_scores_that_lie_apart_link_every_pair(count: int, sign: int) -> None:
 def test_one_distribution_links_as_little_as_its_bins_allow(count: int) -> None:
     rng = np.random.default_rng(count)
     root = math.sqrt(bins_of(count) / count)
-    found = np.mean([global_unlinkability(*rng.normal(0, 1, (2, count))) for _ in range(10)])
-    assert 0.15 * root < found < 0.4 * root
+    linkability = np.mean([global_unlinkability(*rng.normal(0, 1, (2, count))) for _ in range(10)])
+    assert 0.15 * root < linkability < 0.4 * root
     assert global_unlinkability(*rng.normal(0, 1, (2, count))) < root
 
 
@@ -80,16 +80,16 @@ def test_the_same_scores_on_both_sides_link_nothing() -> None:
 def test_which_end_stands_for_likeness_does_not_matter(apart: float) -> None:
     rng = np.random.default_rng(1)
     one, two = rng.normal(0, 1, 700), rng.normal(apart, 1, 900)
-    found = global_unlinkability(one, two)
-    assert global_unlinkability(-one, -two) == pytest.approx(found, abs=1e-9)
-    assert global_unlinkability(3 - 8 * one, 3 - 8 * two) == pytest.approx(found, abs=0.01)
+    linkability = global_unlinkability(one, two)
+    assert global_unlinkability(-one, -two) == pytest.approx(linkability, abs=1e-9)
+    assert global_unlinkability(3 - 8 * one, 3 - 8 * two) == pytest.approx(linkability, abs=0.01)
 
 
 def test_farther_apart_links_more() -> None:
     rng = np.random.default_rng(2)
     one, two = rng.normal(0, 1, (2, 3000))
-    found = [global_unlinkability(one, two + apart) for apart in (0, 0.5, 1, 2, 4, 20)]
-    assert found == sorted(found) and found[0] < 0.1 and 0.9 < found[-2] < found[-1]
+    linkability = [global_unlinkability(one, two + apart) for apart in (0, 0.5, 1, 2, 4, 20)]
+    assert linkability == sorted(linkability) and linkability[0] < 0.1 and 0.9 < linkability[-2] < linkability[-1]
 
 
 def test_one_outlier_far_away_blurs_the_bins_and_shows_nothing_else() -> None:

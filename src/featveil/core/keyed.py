@@ -32,14 +32,14 @@ class KeyedDraws:
 
         Each thing's rows depend on its tag alone, and a draw of more rows begins with those of a draw of fewer.
         """
-        made = np.empty((len(self.tags), rows, size))
+        values = np.empty((len(self.tags), rows, size))
         for place, tag in enumerate(self.tags):
             seed = hmac.digest(self.secret, purpose.encode() + b"\0" + tag, "sha256")
             stream = hashlib.shake_256(seed).digest(4 * rows * size)
-            made[place] = (np.frombuffer(stream, "<u4") >> np.uint32(8)).reshape(rows, size)
-        made *= 2 * _UNIT
-        made -= 1
-        return made
+            values[place] = (np.frombuffer(stream, "<u4") >> np.uint32(8)).reshape(rows, size)
+        values *= 2 * _UNIT
+        values -= 1
+        return values
 
 
 class KeyedRandomness(RandomBytes):

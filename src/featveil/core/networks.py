@@ -95,15 +95,15 @@ class ConcealingNetwork:
         """
         if values.ndim != 2 or values.shape[1] != self.size:
             raise InputError(f"this network takes descriptors of size {self.size}, got shape {values.shape}")
-        made = np.empty(values.shape, np.float32)
+        concealed = np.empty(values.shape, np.float32)
         for start in range(0, len(values), _ROWS):
             part = slice(start, start + _ROWS)
             hidden = _normalised(values[part], "a descriptor has zero norm: remove it first") @ self.hidden_weight.T
             hidden += self.hidden_bias
             np.maximum(hidden, 0, out=hidden)
-            told = "this network leaves nothing of a descriptor: use another network"
-            made[part] = _normalised(hidden @ self.output_weight.T + self.output_bias, told)
-        return made
+            reason = "this network leaves nothing of a descriptor: use another network"
+            concealed[part] = _normalised(hidden @ self.output_weight.T + self.output_bias, reason)
+        return concealed
 
     def conceal(self, features: Features) -> Features:
         """`features` with concealed descriptors: for a map or another image that private ones are matched with.

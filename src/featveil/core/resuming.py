@@ -37,9 +37,9 @@ class Plan:
 
     def key(self, record: Record) -> Key:
         """Which of the wanted records this one is."""
-        found = {"dataset": record.dataset, "seed": record.seed, "scheme": record.scheme, "attack": record.attack}
-        found |= record.parameters
-        return tuple(str(found.get(name)) for name in self.names)
+        values = {"dataset": record.dataset, "seed": record.seed, "scheme": record.scheme, "attack": record.attack}
+        values |= record.parameters
+        return tuple(str(values.get(name)) for name in self.names)
 
 
 def resume(path: str | Path, plan: Plan, measure: Measure, report: Report) -> list[Record]:
@@ -75,15 +75,15 @@ def versions(*others: str) -> dict[str, str]:
 def _stored(path: Path, task: str) -> list[Record]:
     if not path.exists():
         return []
-    found = [record for record in read_records(path) if record.task == task]
-    for record in found:
+    records = [record for record in read_records(path) if record.task == task]
+    for record in records:
         made_by = record.versions.get("featveil", "unknown")
         if made_by != VERSION:
             raise InputError(
                 f"{path} was made by featveil {made_by}, this is {VERSION}: results of both do not mix;"
                 " name another folder, or delete the file"
             )
-    return found
+    return records
 
 
 def _check_same(stored: Mapping[str, Parameter], now: Mapping[str, Parameter], path: Path) -> None:

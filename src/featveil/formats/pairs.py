@@ -1,9 +1,8 @@
 """hloc's pairs file: the names of two images a line, the query first where one is."""
 
-from collections.abc import Iterable
 from pathlib import Path
 
-from featveil.formats.lists import bad_line, read_entries, write_entries
+from featveil.formats.lists import bad_line, read_entries
 
 
 def read_pairs(path: str | Path) -> list[tuple[str, str]]:
@@ -20,8 +19,3 @@ def read_pairs(path: str | Path) -> list[tuple[str, str]]:
             bad_line(path, number, "a pair: it names one image twice")
         pairs.setdefault(frozenset(words), (words[0], words[1]))
     return list(pairs.values())
-
-
-def write_pairs(path: str | Path, pairs: Iterable[tuple[str, str]]) -> None:
-    """Write `pairs`, one a line. Raises InputError for a name with a space."""
-    write_entries(path, pairs)

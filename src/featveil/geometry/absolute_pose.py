@@ -88,13 +88,13 @@ def points_at(view: View, xy: Float32, name: str) -> Integers:
             f"the keypoints of image {name!r} are not those of the model: use the features that it was made of"
         )
     seen = np.flatnonzero(view.points >= 0)
-    found = np.full(len(xy), -1, np.int64)
+    points = np.full(len(xy), -1, np.int64)
     if len(seen):
         # Several keypoints may share a place; any point that is seen there will do.
         distances, nearest = cKDTree(view.xy[seen]).query(stored)
         there = distances <= _SAME_PLACE
-        found[there] = view.points[seen[nearest[there]]]
-    return found
+        points[there] = view.points[seen[nearest[there]]]
+    return points
 
 
 def _has_all(view: View, xy: Float32) -> bool:
@@ -109,53 +109,59 @@ def correspond(xy: Float32, matches: Iterable[tuple[Matches, Integers]], points:
     `points` (p, 3) are those of the map.
     """
     pairs = [np.empty((0, 2), np.int64)]
-    for found, seen in matches:
-        both = np.stack([found.indices[:, 0], seen[found.indices[:, 1]]], axis=1)
+    for own, seen in matches:
+        both = np.stack([own.indices[:, 0], seen[own.indices[:, 1]]], axis=1)
         pairs.append(both[both[:, 1] >= 0])
     keypoint, point = np.unique(np.concatenate(pairs), axis=0).T
     return Correspondences(keypoint, point, xy[keypoint].astype(np.float64), points[point])
 
 
-def estimate_pose(found: Correspondences, camera: Camera, known: bool, search: PoseSearch = PoseSearch()) -> Localized:
+def estimate_pose(
+    matches: Correspondences, camera: Camera, known: bool, search: PoseSearch = PoseSearch()
+) -> Localized:
     """The pose that most of the correspondences agree on; with too few of them none, and the reason.
 
     `known` intrinsics stay as they are, otherwise the focal length is found along.
     """
-    if len(found) < _MINIMAL:
-        return Localized(None, 0, len(found), f"{len(found)} matches with points of the map, a pose needs {_MINIMAL}")
+    if len(matches) < _MINIMAL:
+        return Localized(
+            None, 0, len(matches), f"{len(matches)} matches with points of the map, a pose needs {_MINIMAL}"
+        )
     estimation = {
         "estimate_focal_length": not known,
         "ransac": ransac_options(search.iterations, search.max_error, 0.0, search.seed),
     }
     answer = pycolmap().estimate_and_refine_absolute_pose(
-        found.xy,
-        found.xyz,
+        matches.xy,
+        matches.xyz,
         to_colmap(camera, known=known),
         estimation_options=estimation,
         refinement_options={"refine_focal_length": not known},
     )
     if answer is None:
-        return Localized(None, 0, len(found), f"no pose fits any of the {len(found)} matches with points of the map")
+        return Localized(
+            None, 0, len(matches), f"no pose fits any of the {len(matches)} matches with points of the map"
+        )
     agree = np.asarray(answer["inlier_mask"], np.bool_)
-    inliers = min(len(np.unique(found.keypoints[agree])), len(np.unique(found.points[agree])))
+    inliers = min(len(np.unique(matches.keypoints[agree])), len(np.unique(matches.points[agree])))
     if inliers < search.min_inliers:
-        reason = f"{inliers} of {len(found)} matches agree, {search.min_inliers} are asked for"
-        return Localized(None, inliers, len(found), reason)
-    return Localized(pose_of(answer["cam_from_world"]), inliers, len(found))
+        reason = f"{inliers} of {len(matches)} matches agree, {search.min_inliers} are asked for"
+        return Localized(None, inliers, len(matches), reason)
+    return Localized(pose_of(answer["cam_from_world"]), inliers, len(matches))
 
 
 def estimate_beyond_chance(
-    found: Correspondences, camera: Camera, known: bool, search: PoseSearch = PoseSearch()
+    matches: Correspondences, camera: Camera, known: bool, search: PoseSearch = PoseSearch()
 ) -> Localized:
     """Like `estimate_pose`, but without a pose if half as many would agree by chance: for candidates of words."""
-    located = estimate_pose(found, camera, known, search)
+    located = estimate_pose(matches, camera, known, search)
     if located.pose is None:
         return located
-    deal = np.random.default_rng(0).permutation(len(found))
-    dealt = replace(found, points=found.points[deal], xyz=found.xyz[deal])
+    deal = np.random.default_rng(0).permutation(len(matches))
+    dealt = replace(matches, points=matches.points[deal], xyz=matches.xyz[deal])
     quick = replace(search, iterations=min(search.iterations, _BY_CHANCE))
     chance = estimate_pose(dealt, camera, known, quick).inliers
     if located.inliers > _BELIEVED * chance:
         return replace(located, by_chance=chance)
-    reason = f"{located.inliers} of {len(found)} matches agree, and {chance} would by chance"
-    return Localized(None, located.inliers, len(found), reason, chance)
+    reason = f"{located.inliers} of {len(matches)} matches agree, and {chance} would by chance"
+    return Localized(None, located.inliers, len(matches), reason, chance)

@@ -25,17 +25,17 @@ def agreeing_candidates(xy_a: Float32, xy_b: Float32, iterations: int) -> NDArra
     iterations = max(_FEWEST_ITERATIONS, min(iterations, _MOST_WORK // max(len(xy_a), 1)))
     best, left = np.zeros(len(xy_a), np.bool_), np.arange(len(xy_a))
     for _ in range(_ATTEMPTS):
-        found = find_homography(xy_a[left], xy_b[left], iterations=iterations)
-        agree = left[found.agree]
-        if found.matrix is None or len(agree) == 0:
+        homography = find_homography(xy_a[left], xy_b[left], iterations=iterations)
+        agree = left[homography.agree]
+        if homography.matrix is None or len(agree) == 0:
             break
-        chosen = _one_each(places[0][agree], places[1][agree], _errors(found.matrix, xy_a[agree], xy_b[agree]))
+        chosen = _one_each(places[0][agree], places[1][agree], _errors(homography.matrix, xy_a[agree], xy_b[agree]))
         if len(chosen) > best.sum():
             best[:] = False
             best[agree[chosen]] = True
         if 2 * len(chosen) >= max(len(np.unique(side[agree])) for side in places):
             break
-        left = left[~found.agree]
+        left = left[~homography.agree]
     return best
 
 

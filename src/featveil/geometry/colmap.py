@@ -36,17 +36,17 @@ def to_colmap(camera: Camera, camera_id: int = 1, known: bool = True) -> Any:
     module = pycolmap()
     if camera.model not in module.CameraModelId.__members__ or camera.model == "INVALID":
         raise InputError(f"COLMAP has no camera model {camera.model}: use one such as PINHOLE or SIMPLE_RADIAL")
-    made = module.Camera(
+    converted = module.Camera(
         model=camera.model,
         width=camera.width,
         height=camera.height,
         params=list(camera.parameters),
         camera_id=camera_id,
     )
-    if not made.verify_params():
+    if not converted.verify_params():
         raise InputError(f"{camera.model} does not take {len(camera.parameters)} parameters")
-    made.has_prior_focal_length = known
-    return made
+    converted.has_prior_focal_length = known
+    return converted
 
 
 def from_colmap(camera: Any) -> Camera:

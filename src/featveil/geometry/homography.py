@@ -28,7 +28,7 @@ def find_homography(
     if len(xy_a) < 4:
         return nothing
     try:
-        found, mask = cv2.findHomography(
+        matrix, mask = cv2.findHomography(
             xy_a.astype(np.float64),
             xy_b.astype(np.float64),
             cv2.USAC_MAGSAC,
@@ -38,9 +38,9 @@ def find_homography(
         )
     except cv2.error:  # all points on one line or on one spot
         return nothing
-    if found is None or mask is None:
+    if matrix is None or mask is None:
         return nothing
-    return Homography(np.asarray(found, np.float64), np.asarray(mask, np.bool_).reshape(-1))
+    return Homography(np.asarray(matrix, np.float64), np.asarray(mask, np.bool_).reshape(-1))
 
 
 def agreeing(xy_a: Float32, xy_b: Float32) -> NDArray[np.bool_]:

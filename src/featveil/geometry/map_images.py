@@ -51,10 +51,10 @@ def guess_camera(size: tuple[int, int]) -> Camera:
 def camera_from_exif(path: Path) -> Camera | None:
     """The camera that the EXIF data of an image file tell of; None when they do not."""
     try:
-        found = pycolmap().infer_camera_from_image(path)
+        camera = pycolmap().infer_camera_from_image(path)
     except (ValueError, RuntimeError):
         return None
-    return from_colmap(found) if found.has_prior_focal_length else None
+    return from_colmap(camera) if camera.has_prior_focal_length else None
 
 
 def positions(features: Features | PrivateFeatures, name: str) -> Float32:

@@ -55,9 +55,9 @@ def write_matches(
         new = {name: map_image(features, name=name) for name, features in sides.items() if name not in translations}
         _add_images(connection, new)
         identities = _identities(connection)
-        for pair, found in matches:
-            _check(found, pair, counts, "the features")
-            _replace_matches(connection, pair, identities, _translated(found, pair, translations))
+        for pair, own in matches:
+            _check(own, pair, counts, "the features")
+            _replace_matches(connection, pair, identities, _translated(own, pair, translations))
 
 
 def add_matches(path: str | Path, matches: Iterable[tuple[Pair, Matches]]) -> None:
@@ -69,9 +69,9 @@ def add_matches(path: str | Path, matches: Iterable[tuple[Pair, Matches]]) -> No
         identities = _identities(connection)
         stored = "SELECT name, coalesce(rows, 0) FROM images LEFT JOIN keypoints USING (image_id)"
         counts = dict(connection.execute(stored))
-        for pair, found in matches:
-            _check(found, pair, counts, str(path))
-            _replace_matches(connection, pair, identities, found.indices)
+        for pair, own in matches:
+            _check(own, pair, counts, str(path))
+            _replace_matches(connection, pair, identities, own.indices)
 
 
 def check_images(path: str | Path, images: Mapping[str, MapImage]) -> None:
@@ -100,8 +100,8 @@ def matched_pairs(path: str | Path) -> set[Pair]:
     with _transaction(path) as connection:
         names = {number: name for name, number in _identities(connection).items()}
         numbers = connection.execute("SELECT pair_id FROM matches").fetchall()  # pycolmap leaves out those without any
-    found = [pycolmap().pair_id_to_image_pair(number) for (number,) in numbers]
-    both = [(names[one], names[two]) for one, two in found if one in names and two in names]
+    stored = [pycolmap().pair_id_to_image_pair(number) for (number,) in numbers]
+    both = [(names[one], names[two]) for one, two in stored if one in names and two in names]
     return {*both, *((two, one) for one, two in both)}
 
 
@@ -160,8 +160,10 @@ def _identities(connection: sqlite3.Connection) -> dict[str, int]:
 def _insert(connection: sqlite3.Connection, table: str, **values: str | int | bytes) -> int:
     """Add a row and return its number."""
     places = ", ".join("?" * len(values))
-    made = connection.execute(f"INSERT INTO {table} ({', '.join(values)}) VALUES ({places})", tuple(values.values()))
-    return made.lastrowid or 0
+    inserted = connection.execute(
+        f"INSERT INTO {table} ({', '.join(values)}) VALUES ({places})", tuple(values.values())
+    )
+    return inserted.lastrowid or 0
 
 
 def _add_images(connection: sqlite3.Connection, images: Mapping[str, MapImage]) -> None:
@@ -215,9 +217,9 @@ def _complete_frames(connection: sqlite3.Connection) -> None:
         _insert(connection, "frame_data", frame_id=frame, data_id=image, sensor_id=camera, sensor_type=_CAMERA)
 
 
-def _check(found: Matches, pair: Pair, counts: Mapping[str, int], where: str) -> None:
+def _check(matches: Matches, pair: Pair, counts: Mapping[str, int], where: str) -> None:
     """Refuse what would make COLMAP read beyond its keypoints."""
-    for name, indices in zip(pair, found.indices.T, strict=True):
+    for name, indices in zip(pair, matches.indices.T, strict=True):
         if name not in counts:
             raise InputError(f"there is no image {name!r} in {where}")
         if len(indices) and not 0 <= indices.min() <= indices.max() < counts[name]:
@@ -260,6 +262,6 @@ def _translation(stored: Float32, features: Features | PrivateFeatures, name: st
     )
 
 
-def _translated(found: Matches, pair: Pair, translations: Mapping[str, Integers]) -> Integers:
-    sides = zip(pair, found.indices.T, strict=True)
+def _translated(matches: Matches, pair: Pair, translations: Mapping[str, Integers]) -> Integers:
+    sides = zip(pair, matches.indices.T, strict=True)
     return np.stack([translations[name][side] if name in translations else side for name, side in sides], axis=1)

@@ -60,9 +60,9 @@ def read_model(folder: str | Path) -> SparseModel:
 
     Raises InputError when there is none and FormatError when it cannot be read.
     """
-    found = load_reconstruction(folder)
+    reconstruction = load_reconstruction(folder)
     with _readable(folder):
-        return to_model(found)
+        return to_model(reconstruction)
 
 
 def load_reconstruction(folder: str | Path) -> Any:
@@ -87,14 +87,14 @@ def _readable(folder: str | Path) -> Iterator[None]:
 
 def to_model(reconstruction: Any) -> SparseModel:
     """The values of a pycolmap reconstruction."""
-    found = reconstruction.points3D
-    place = {identity: number for number, identity in enumerate(found)}
-    errors = np.array([point.error for point in found.values()], np.float64)
+    points = reconstruction.points3D
+    place = {identity: number for number, identity in enumerate(points)}
+    errors = np.array([point.error for point in points.values()], np.float64)
     images = (reconstruction.images[identity] for identity in reconstruction.reg_image_ids())
     return SparseModel(
         {image.name: _view(image, reconstruction, place) for image in sorted(images, key=lambda image: image.name)},
-        floats("points", np.reshape([point.xyz for point in found.values()], (-1, 3)), (None, 3), np.float64),
-        np.array([point.track.length() for point in found.values()], np.int64),
+        floats("points", np.reshape([point.xyz for point in points.values()], (-1, 3)), (None, 3), np.float64),
+        np.array([point.track.length() for point in points.values()], np.int64),
         np.where(np.isfinite(errors) & (errors >= 0), errors, 0.0),
     )
 

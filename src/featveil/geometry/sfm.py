@@ -1,9 +1,9 @@
-"""Verified matches -> a sparse model: incremental mapping, registration into a model, triangulation at known poses."""
+"""Verified matches -> a sparse model: incremental mapping, triangulation at known poses."""
 
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from featveil.core import FeatveilError, FormatError, InputError, Pose
 from featveil.core.files import check_folder
 from featveil.geometry.colmap import pycolmap, random_seed, rigid
 from featveil.geometry.match_database import opened
-from featveil.geometry.models import SparseModel, empty_model, load_reconstruction, to_model
+from featveil.geometry.models import SparseModel, empty_model, to_model
 
 Progress = Callable[[int, int], None]
 
@@ -75,7 +75,7 @@ def build_map(
         report(done, total)
 
     with _workplace(out) as (images, models), _usable(database):
-        found = pycolmap().incremental_mapping(
+        reconstructions = pycolmap().incremental_mapping(
             database,
             images,
             models,
@@ -84,34 +84,12 @@ def build_map(
             next_image_callback=advance,
         )
     # COLMAP keeps the first model whatever its size.
-    large = [model for model in found.values() if model.num_reg_images() >= how.min_images]
+    large = [model for model in reconstructions.values() if model.num_reg_images() >= how.min_images]
     if not large:
         return empty_model()
     best = max(large, key=lambda model: (model.num_reg_images(), model.num_points3D()))
     write_model(best, out)
     return to_model(best)
-
-
-def register_images(database: str | Path, model: str | Path, how: Mapping3D = Mapping3D()) -> SparseModel:
-    """`model` with those further images of `database` that COLMAP's registrator can place in it.
-
-    What is in the model stays where it is, and so do all intrinsics, whatever `how` says of them. The database must be
-    the one that the model was made from, with images added. Nothing is written. Raises InputError and FormatError.
-    """
-    known = load_reconstruction(model)
-    theirs = {image.name: image.image_id for image in known.images.values()}
-    with opened(database) as stored:
-        ours = {image.name: image.image_id for image in stored.read_all_images()}
-    if strange := sorted(name for name, number in theirs.items() if ours.get(name) != number):
-        raise InputError(f"the model has image {strange[0]!r}, which is not in {database} or has another number there")
-    options = replace(how, refine_intrinsics=False).options()
-    options.fix_existing_frames = True
-    options.multiple_models = False
-    with _workplace() as (images, models), _usable(database):
-        found = pycolmap().incremental_mapping(database, images, models, options=options, input_path=model)
-    # Of images that do not fit, COLMAP may make a model of their own.
-    grown = [made for made in found.values() if theirs.items() <= _registered(made).items()]
-    return to_model(max(grown, key=lambda made: made.num_reg_images(), default=known))
 
 
 def triangulate(
@@ -137,9 +115,9 @@ def triangulate(
         known.frame(image.frame_id).set_cam_from_world(image.camera_id, rigid(poses[image.name]))
         known.register_frame(image.frame_id)
     with _workplace(out) as (folder, models), _usable(database):
-        found = module.triangulate_points(known, database, folder, models, options=how.options())
-    write_model(found, out)
-    return to_model(found)
+        reconstruction = module.triangulate_points(known, database, folder, models, options=how.options())
+    write_model(reconstruction, out)
+    return to_model(reconstruction)
 
 
 def write_model(reconstruction: Any, out: str | Path) -> None:
@@ -155,10 +133,6 @@ def write_model(reconstruction: Any, out: str | Path) -> None:
             raise InputError(f"cannot write the model to {out}: {error.strerror}") from error
 
 
-def _registered(model: Any) -> dict[str, int]:
-    return {model.image(number).name: number for number in model.reg_image_ids()}
-
-
 @contextmanager
 def _usable(database: str | Path) -> Iterator[None]:
     """COLMAP's complaints about what it reads, as FormatError."""
@@ -171,18 +145,17 @@ def _usable(database: str | Path) -> Iterator[None]:
 
 
 @contextmanager
-def _workplace(out: str | Path | None = None) -> Iterator[tuple[Path, Path]]:
+def _workplace(out: str | Path) -> Iterator[tuple[Path, Path]]:
     """An empty folder for images, which are not needed, and one for models, both gone afterwards.
 
     They are in the folder `out`, or beside it while it is missing, so that files can be renamed into it.
     """
-    place = None if out is None else Path(out) if Path(out).exists() else Path(out).parent
-    if place is not None:
-        check_folder(place)
+    place = Path(out) if Path(out).exists() else Path(out).parent
+    check_folder(place)
     try:
         folder = tempfile.TemporaryDirectory(prefix=".featveil-", dir=place)
     except OSError as error:
-        raise InputError(f"cannot write in {place or tempfile.gettempdir()}: {error.strerror}") from error
+        raise InputError(f"cannot write in {place}: {error.strerror}") from error
     with folder as name:
         for part in ("images", "models"):
             (Path(name) / part).mkdir()

@@ -16,7 +16,7 @@ from featveil.core.resuming import Report
 from featveil.databases import Database
 from featveil.databases.entries import unit_rows
 from featveil.datasets import HPatches
-from featveil.defenses.metric import STEP, Metric, distance_steps
+from featveil.defenses.metric import STEP, distance_steps
 from featveil.defenses.subset import LARGEST_EPSILON, subset_coin
 from featveil.extractors import extract
 from featveil.lab.scenes import Settings
@@ -44,19 +44,13 @@ def subset_success(epsilon: float, codebook_size: int, subset_size: int) -> floa
     return float(subset_coin(epsilon, codebook_size, subset_size).probability / subset_size)
 
 
-def metric_success(points: Points, codebook: Database, epsilon: float, subset_size: int) -> float:
-    """How often the attacker names the nearest word, against the metric mechanism, expected on `points`."""
-    Metric(epsilon, subset_size, codebook)  # checks the parameters
-    return _Sample.of(points, codebook).success(epsilon, subset_size)
-
-
 def calibrate(points: Points, codebook: Database, success: float, subset_size: int) -> float:
     """The metric epsilon at which the attacker's expected success on `points` is `success`, within 0.1 percent.
 
     Uses at most SAMPLE of the points, fewer for a codebook of more than 16,384 words. Raises InputError when no epsilon
     up to LARGEST_EPSILON has that success.
     """
-    return _Sample.of(points, codebook).calibrate(success, subset_size)
+    return Sample.of(points, codebook).calibrate(success, subset_size)
 
 
 def outcome(sets: WordSets, points: Points, nearest: Integers, codebook: Database) -> Outcome:
@@ -73,13 +67,14 @@ def outcome(sets: WordSets, points: Points, nearest: Integers, codebook: Databas
 
 
 @dataclass(frozen=True, eq=False)
-class _Sample:
-    """How many steps farther than the nearest word the others are, in rising order (n, K)."""
+class Sample:
+    """Of some descriptors, how many steps farther than the nearest word the others are, in rising order (n, K)."""
 
     steps: NDArray[np.int32]
 
     @classmethod
-    def of(cls, points: Points, codebook: Database) -> "_Sample":
+    def of(cls, points: Points, codebook: Database) -> "Sample":
+        """SAMPLE of the points, at most."""
         if len(points) == 0:
             raise InputError("there are no descriptors to calibrate with")
         n = min(len(points), SAMPLE, max(1, _ENTRIES // len(codebook)))
@@ -87,7 +82,9 @@ class _Sample:
         return cls(np.concatenate([np.sort(steps, axis=1) for _, steps in distance_steps(chosen, codebook)]))
 
     def success(self, epsilon: float, k: int) -> float:
-        """Expected, without listing the sets: all those with the nearest word weigh 1, and for each one of them there
+        """How often the attacker names the nearest word, against the metric mechanism.
+
+        Expected, without listing the sets: all those with the nearest word weigh 1, and for each one of them there
         are `led[i]` whose nearest is word i.
         """
         words = self.steps.shape[1]
@@ -99,6 +96,7 @@ class _Sample:
         return float(np.mean(shares)) / k
 
     def calibrate(self, success: float, k: int) -> float:
+        """The epsilon with that success; raises InputError if there is none."""
         if not 1 <= k < self.steps.shape[1]:
             raise InputError(f"subset_size must be 1 to {self.steps.shape[1] - 1}, got {k}")
         low, high = _SMALLEST_EPSILON, LARGEST_EPSILON

@@ -69,8 +69,8 @@ def match(
         raise InputError("word sets have no mutual, ratio or max_distance test: verify the candidates geometrically")
     if on_sphere:
         raise InputError("on_sphere is for subspaces, and word sets have none: leave it out")
-    found = find_codebook(a, b, given=codebook, network=network)
-    return WordMatcher(found, rule).match(a.descriptors, b.descriptors)
+    book = find_codebook(a, b, given=codebook, network=network)
+    return WordMatcher(book, rule).match(a.descriptors, b.descriptors)
 
 
 def conceal_raw(features: Features | PrivateFeatures, network: ConcealingNetwork) -> Features | PrivateFeatures:
@@ -82,14 +82,14 @@ def conceal_raw(features: Features | PrivateFeatures, network: ConcealingNetwork
 
 def _cannot_match(a: Features | PrivateFeatures, b: Features | PrivateFeatures) -> str:
     one, two = a.kind, b.kind
-    told = f"cannot match {one} with {two} descriptors"
+    reason = f"cannot match {one} with {two} descriptors"
     if base_kind(one) != base_kind(two):
-        return f"{told}: extract both with the same kind"
+        return f"{reason}: extract both with the same kind"
     if is_concealed(one) and is_concealed(two):
-        return f"{told}: they were concealed by different networks; conceal both with the same one"
+        return f"{reason}: they were concealed by different networks; conceal both with the same one"
     if isinstance(a, PrivateFeatures) and isinstance(b, PrivateFeatures):
-        return f"{told}: only one of the two was concealed; hide both in the same way"
-    return f"{told}: conceal the raw side too, by naming the network (--concealer FILE; network= in Python)"
+        return f"{reason}: only one of the two was concealed; hide both in the same way"
+    return f"{reason}: conceal the raw side too, by naming the network (--concealer FILE; network= in Python)"
 
 
 def as_words(features: Features, codebook: Database) -> PrivateFeatures:

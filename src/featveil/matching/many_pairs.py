@@ -41,14 +41,14 @@ class Kept:
 
     def read(self, source: Read, name: str) -> Features | PrivateFeatures:
         """The features that `source` has of image `name`."""
-        found = self._features.get((source, name))
-        if found is None:
-            found = self._features[source, name] = source(name)
-            self._bytes += _size(found.descriptors)
+        features = self._features.get((source, name))
+        if features is None:
+            features = self._features[source, name] = source(name)
+            self._bytes += _size(features.descriptors)
         self._features.move_to_end((source, name))
         while self._bytes > self._most_bytes and len(self._features) > 1:
             self._bytes -= _size(self._features.popitem(last=False)[1].descriptors)
-        return found
+        return features
 
 
 def _size(descriptors: Descriptors) -> int:

@@ -57,9 +57,9 @@ class NearestMatcher:
         a, b = as_flats(a), as_flats(b)
         if len(a) == 0 or len(b) == 0:
             return Matches(np.empty((0, 2), np.int64), np.empty(0, np.float32))
-        found, back = self._neighbours(a, b)
-        rows = np.flatnonzero(self._passes(found.distances))
-        columns = found.indices[rows, 0]
+        neighbours, back = self._neighbours(a, b)
+        rows = np.flatnonzero(self._passes(neighbours.distances))
+        columns = neighbours.indices[rows, 0]
         if self.mutual:
             if back is None:
                 # Only columns that are still in play need their own nearest.
@@ -69,7 +69,7 @@ class NearestMatcher:
             else:
                 agree = back[columns] == rows
             rows, columns = rows[agree], columns[agree]
-        return Matches(np.stack([rows, columns], axis=1), found.distances[rows, 0])
+        return Matches(np.stack([rows, columns], axis=1), neighbours.distances[rows, 0])
 
     def _neighbours(self, a: Flats, b: Flats) -> tuple[Nearest, Integers | None]:
         """The nearest of `b` for each of `a`, and for each of `b` its nearest of `a` where that came along."""
@@ -122,6 +122,6 @@ def _two_nearest(owners: Integers, others: Integers, distances: Float64) -> Near
     order = np.lexsort((others, distances, owners))
     _, first, counts = np.unique(owners[order], return_index=True, return_counts=True)
     chosen = order[np.stack([first, first + (counts > 1)], axis=1)]
-    found = Nearest(others[chosen], distances[chosen])
-    found.indices[counts == 1, 1], found.distances[counts == 1, 1] = -1, np.inf
-    return found
+    neighbours = Nearest(others[chosen], distances[chosen])
+    neighbours.indices[counts == 1, 1], neighbours.distances[counts == 1, 1] = -1, np.inf
+    return neighbours

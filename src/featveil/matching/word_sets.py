@@ -74,14 +74,14 @@ class WordMatcher:
     def _mutual(self, first: "_Bags", second: "_Bags") -> tuple[Integers, Integers, Float64]:
         """Mutual nearest neighbours of the two sides' words and points, spread to all entries that share one."""
         (points_a, entries_a), (points_b, entries_b) = self._points(first), self._points(second)
-        found = NearestMatcher().match(points_a, points_b)
-        # Each found pair stands for the entries of that point: join them through the number of the pair.
+        matches = NearestMatcher().match(points_a, points_b)
+        # Each matched pair stands for the entries of that point: join them through the number of the pair.
         number_a, number_b = np.full(len(points_a), -1), np.full(len(points_b), -1)
-        number_a[found.indices[:, 0]] = number_b[found.indices[:, 1]] = np.arange(len(found))
+        number_a[matches.indices[:, 0]] = number_b[matches.indices[:, 1]] = np.arange(len(matches))
         numbers_a, numbers_b = number_a[entries_a], number_b[entries_b]
         kept_a, kept_b = np.flatnonzero(numbers_a >= 0), np.flatnonzero(numbers_b >= 0)
         left, right = join(numbers_a[kept_a], numbers_b[kept_b])
-        distances = found.distances[numbers_a[kept_a[left]]].astype(np.float64)
+        distances = matches.distances[numbers_a[kept_a[left]]].astype(np.float64)
         return kept_a[left], kept_b[right], distances
 
     def _points(self, bags: "_Bags") -> tuple[Points, Integers]:

@@ -4,7 +4,6 @@ A pair is accepted when its distance is at most the threshold. FAR is the share 
 accepted, TAR that of pairs of one person, FRR = 1 - TAR. Equal distances are accepted or refused together.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -98,11 +97,6 @@ def best_threshold(distances: Float64, same: NDArray[np.bool_]) -> float:
     low, high = bounds[best : best + 2]
     middle = low + (high - low) / 2
     return float(middle if middle < high else low)  # there is no number between two neighbours
-
-
-def shares_accepted(distances: Float64, thresholds: Sequence[float]) -> list[float]:
-    """The share of `distances` (k,) that each of `thresholds` accepts."""
-    return [float((distances <= threshold).mean()) for threshold in thresholds]
 
 
 def _checked(distances: object, same: object) -> tuple[Float64, NDArray[np.bool_]]:

@@ -52,8 +52,8 @@ def corner_error(estimate: Float64 | None, truth: Float64, image_size: tuple[int
     width, height = image_size
     corners = np.array([[0, 0, 1], [width, 0, 1], [width, height, 1], [0, height, 1]], np.float64)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        found, wanted = (_dehomogenised(corners @ matrix.T) for matrix in (estimate, there))
-        error = float(np.linalg.norm(found - wanted, axis=1).mean())
+        estimated, wanted = (_dehomogenised(corners @ matrix.T) for matrix in (estimate, there))
+        error = float(np.linalg.norm(estimated - wanted, axis=1).mean())
     return min(error, FARTHEST) if np.isfinite(error) else FARTHEST
 
 

@@ -34,11 +34,11 @@ def average_precision(distances: object, right: object, positives: int | None = 
     `right` (k,) says which answers are. `positives` is how many there are to find, where some may not be among them.
     """
     values, good = _checked(distances, right)
-    found = int(good.sum())
-    wanted = found if positives is None else positives
-    if wanted < found:
-        raise InputError(f"there are {found} right answers: more than the {wanted} to find")
-    if found == 0:
+    right_ones = int(good.sum())
+    wanted = right_ones if positives is None else positives
+    if wanted < right_ones:
+        raise InputError(f"there are {right_ones} right answers: more than the {wanted} to find")
+    if right_ones == 0:
         return 0.0
     hits = np.cumsum(good[np.lexsort((good, values))])
     recall = np.concatenate([[0.0], hits / wanted])

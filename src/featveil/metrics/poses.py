@@ -101,9 +101,9 @@ def _scale_and_shift(here: Float64, there: Float64) -> tuple[float, Float64]:
     best: tuple[float, Float64] | None = None
     least = np.inf
     for pair in _pairs(len(here)):
-        found = _fit(here[pair], there[pair])
-        if found is not None and (error := float(np.median(_residuals(found, here, there)))) < least:
-            best, least = found, error
+        fitted = _fit(here[pair], there[pair])
+        if fitted is not None and (error := float(np.median(_residuals(fitted, here, there)))) < least:
+            best, least = fitted, error
     if best is None:
         raise InputError("an alignment needs cameras in different places")
     kept = np.zeros(len(here), np.bool_)
@@ -135,8 +135,8 @@ def _fit(here: Float64, there: Float64) -> tuple[float, Float64] | None:
     return (scale, there.mean(axis=0) - scale * here.mean(axis=0)) if scale > 0 else None
 
 
-def _residuals(found: tuple[float, Float64], here: Float64, there: Float64) -> Float64:
-    return np.asarray(np.linalg.norm(found[0] * here + found[1] - there, axis=1))
+def _residuals(similarity: tuple[float, Float64], here: Float64, there: Float64) -> Float64:
+    return np.asarray(np.linalg.norm(similarity[0] * here + similarity[1] - there, axis=1))
 
 
 def _size(points: Float64) -> float:

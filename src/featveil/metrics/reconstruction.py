@@ -55,8 +55,8 @@ def structural_similarity(first: Float64, second: Float64) -> float:
 
 
 def _smooth(values: Float64) -> Float64:
-    made = cv2.GaussianBlur(values, (2 * _REACH + 1, 2 * _REACH + 1), _SIGMA)
-    return np.asarray(made, np.float64)[_REACH:-_REACH, _REACH:-_REACH]
+    blurred = cv2.GaussianBlur(values, (2 * _REACH + 1, 2 * _REACH + 1), _SIGMA)
+    return np.asarray(blurred, np.float64)[_REACH:-_REACH, _REACH:-_REACH]
 
 
 def _grey(image: Image) -> Float64:

@@ -97,16 +97,16 @@ def _by_position(
     here = [at.get(place.tobytes(), []) for place in places]
     if not all(here):
         raise InputError(
-            f"{sum(not found for found in here)} of {len(places)} private features lie where the truth has none:"
+            f"{here.count([])} of {len(places)} private features lie where the truth has none:"
             " give the features that were privatized"
         )
-    certain = np.array([len(found) == 1 for found in here], np.bool_)
-    rows = np.array([found[0] for found in here], np.int64)
+    certain = np.array([len(candidates) == 1 for candidates in here], np.bool_)
+    rows = np.array([candidates[0] for candidates in here], np.int64)
     if telling is not None:
         for row in np.flatnonzero(~certain):
-            found = np.array(here[row])
-            away = pair_distances(*telling, np.full(len(found), row), found)
-            rows[row] = found[int(away.argmin())]
+            candidates = np.array(here[row])
+            away = pair_distances(*telling, np.full(len(candidates), row), candidates)
+            rows[row] = candidates[int(away.argmin())]
         certain[:] = True
     return rows, certain
 

@@ -22,7 +22,7 @@ from featveil.distances.backends.numba_parts.keeping import (
     keep_smallest,
     sort_gathered,
 )
-from featveil.distances.backends.numba_parts.unrolled import tile_kernel
+from featveil.distances.backends.numba_parts.unrolled import product_kernel, tile_kernel
 
 LARGEST_UNROLLED = 64  # m1 * m2; larger solves run in blocks of four
 
@@ -30,6 +30,7 @@ LANES = 8  # candidates that `refine` evaluates at once; also the seeds of each 
 
 solve: Kernel = unbound
 measure: Kernel = unbound
+multiply: Kernel = unbound
 
 
 def kernel_for(m1: int, m2: int, width: int, sign: int = -1) -> Kernel:
@@ -58,7 +59,8 @@ def bounder(m1: int, m2: int, width: int, sign: int) -> Kernel:
 @cache
 def refiner(m1: int, m2: int) -> Kernel:
     """A compiled function that finds the best pairs of each row among those that its bounds leave."""
-    return specialised(_refine, measure=specialised(_measure, solve=kernel_for(m1, m2, LANES)))
+    steps = {"multiply": product_kernel(m1, m2, LANES), "solve": kernel_for(m1, m2, LANES)}
+    return specialised(_refine, measure=specialised(_measure, **steps))
 
 
 def _scan(
@@ -179,16 +181,9 @@ def _measure(
     """Merge the true distances of row i to the columns `lanes`, LANES at most: the products, then the small solve."""
     stack1, norms1, stack2, norms2 = operands
     product, norms, result = room
-    own, rows1, rows2 = stack1[i], stack1.shape[1], stack2.shape[1]
     for lane in range(len(lanes)):
         norms[lane] = norms2[lanes[lane]]
-        for q in range(rows2):
-            other = stack2[lanes[lane], q]
-            for p in range(rows1):
-                total = np.float32(0)
-                for t in range(len(other)):
-                    total += own[p, t] * other[t]
-                product[(p * rows2 + q) * LANES + lane] = total
+    multiply(stack1[i], stack2, lanes, product)
     solve(product, norms1[i : i + 1], norms, result)
     for lane in range(len(lanes)):
         insert(result[lane], lanes[lane], i, values, indices)

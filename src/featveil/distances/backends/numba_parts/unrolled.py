@@ -28,6 +28,27 @@ def tile_kernel(m1: int, m2: int, width: int, sign: int = -1) -> Kernel:
     return compiled(name, _unrolled_source(name, m1, m2, width, "+" if sign > 0 else "-"))
 
 
+@cache
+def product_kernel(m1: int, m2: int, width: int) -> Kernel:
+    """A compiled function (own, stack2, lanes, product) for the few pairs that pruning leaves, one stack against some.
+
+    It fills the lanes of `product` as `tile_kernel` takes it, with all sums of a row of the other stack in registers:
+    plain loops over both stacks take up to 1.2 times as long for the whole search.
+    """
+    name, sums = f"products_{m1}_{m2}_{width}", range(m1 + 1)
+    lines = [
+        f"def {name}(own, stack2, lanes, product):",
+        "    for lane in range(len(lanes)):",
+        f"        for q in range({m2 + 1}):",
+        "            other = stack2[lanes[lane], q]",
+        *(f"            r{p} = numpy.float32(0)" for p in sums),
+        "            for t in range(len(other)):",
+        *(f"                r{p} += own[{p}, t] * other[t]" for p in sums),
+        *(f"            product[{p * (m2 + 1) * width} + q * {width} + lane] = r{p}" for p in sums),
+    ]
+    return compiled(name, "\n".join(lines))
+
+
 def _unrolled_source(name: str, m1: int, m2: int, width: int, sign: str) -> str:
     """Python text of the kernel; the smaller of the two subspaces is the one that is factorised."""
 
