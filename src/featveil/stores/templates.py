@@ -41,10 +41,9 @@ SCHEMA = Schema(
 )
 _SET = "INSERT INTO settings (kind, size, model, defense, among) VALUES (?, ?, ?, ?, ?)"
 _SETTINGS = "SELECT kind, size, defense, model, among FROM settings"
-_ENROLL = "INSERT INTO templates (person, template, digest, time) VALUES (?, ?, ?, ?)"
+_ENROLL = "INSERT INTO templates (person, template, digest, time) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"
 _REVOKE = "DELETE FROM templates WHERE person = ?"
 _PEOPLE = "SELECT person FROM templates ORDER BY id"
-_IS_ENROLLED = "SELECT 1 FROM templates WHERE person = ?"
 _TEMPLATE = "SELECT person, template, digest FROM templates WHERE person = ?"
 _TEMPLATES = "SELECT person, template, digest FROM templates ORDER BY id"
 _CALIBRATE = """INSERT INTO calibrations (far, threshold, strangers, mated, true_accept_rate, time)
@@ -154,12 +153,11 @@ class TemplateStore:
         added = 0
         for part in _parts(templates):
             with self._storage.transaction() as connection:
-                settings = self._settings(connection)
+                settings, time = self._settings(connection), now()
                 for person, private in part:
                     blob = _encoded(person, private, settings)
-                    if connection.execute(_IS_ENROLLED, (person,)).fetchone() is not None:
+                    if connection.execute(_ENROLL, (person, blob, digest_of(person, blob), time)).rowcount == 0:
                         raise _enrolled_already(person)
-                    connection.execute(_ENROLL, (person, blob, digest_of(person, blob), now()))
             added += len(part)
         return added
 
