@@ -17,7 +17,7 @@ import numpy as np
 
 from featveil.core import Points
 from featveil.databases import Database, builtin, load_database, nearest_words
-from featveil.distances.tiles import one_thread_each, single_threaded
+from featveil.distances.threads import one_thread_each, single_threaded
 
 LIMIT = 1.1
 

@@ -25,7 +25,7 @@ from featveil.core.arrays import Float32
 from featveil.databases import Database, builtin
 from featveil.defenses import Lifting, privatize
 from featveil.distances import nearest
-from featveil.distances.tiles import one_thread_each, single_threaded
+from featveil.distances.threads import one_thread_each, single_threaded
 from featveil.lab.runtime import Timing, cpu_seconds
 
 LIMITS = {"database attack": 1.5, "subspaces that meet": 1.0}

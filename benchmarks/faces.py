@@ -26,7 +26,7 @@ from featveil.databases import Database
 from featveil.defenses import Lifting
 from featveil.distances import Gallery, pair_distances
 from featveil.distances.search import compare
-from featveil.distances.tiles import one_thread_each, single_threaded
+from featveil.distances.threads import one_thread_each, single_threaded
 
 SIZE = 128
 LIMIT = 1.2

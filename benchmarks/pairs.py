@@ -27,7 +27,7 @@ from featveil.core import Features, Points, PrivateFeatures
 from featveil.databases import builtin
 from featveil.defenses import Lifting, privatize
 from featveil.distances import nearest_pruned
-from featveil.distances.tiles import threads
+from featveil.distances.threads import threads
 from featveil.extractors import Sift, image_files, read_image
 from featveil.matching import match_pairs
 from featveil.matching import nearest_neighbours as nearest

@@ -1,14 +1,24 @@
-"""Shared by all tests: where real data is, and a room that is mapped once."""
+"""Shared by all tests: where real data is, a room that is mapped once, and ways to run commands."""
 
+import itertools
+import json
 import os
 import zlib  # noqa: F401  pycolmap corrupts the heap of whatever loads zlib after it
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import cv2
+import numpy as np
 import pytest
+from typer.testing import CliRunner
+
+from featveil.cli import app
 
 if TYPE_CHECKING:
-    from rooms import Room
+    from rooms import Room, RoomFiles
+
+Run = Callable[..., Any]
 
 
 @pytest.fixture(scope="session")
@@ -39,3 +49,83 @@ def strecha_room(room: "Room", tmp_path_factory: pytest.TempPathFactory) -> Path
     folder.mkdir()
     write_strecha(room.scene, folder)
     return folder
+
+
+@pytest.fixture
+def repeatable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seed the releases of a test: 1 in 16 pairs draws the same sub-database, and counts would differ by run."""
+    seeds = itertools.count()
+    monkeypatch.setattr("featveil.defenses.SecureRandomness", lambda: np.random.default_rng(next(seeds)))
+
+
+@pytest.fixture
+def run() -> Run:
+    """Run `featveil ARGUMENTS...`."""
+    return lambda *arguments: CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def ran(run: Run) -> Run:
+    """Run a command that must work, and return what it prints as JSON."""
+
+    def work(*arguments: object) -> Any:
+        result = run(*arguments, "--json")
+        assert result.exit_code == 0, result.output
+        return json.loads(result.stdout)
+
+    return work
+
+
+@pytest.fixture
+def refused(run: Run, tmp_path: Path) -> Run:
+    """Run a command that must fail with code 2, one line on stderr (returned) and no change to any file."""
+
+    def fail(*arguments: object) -> str:
+        before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+        folders = {path for path in tmp_path.rglob("*") if path.is_dir()}
+        result = run(*arguments)
+        assert result.exit_code == 2, result.output
+        assert result.stderr.startswith("error: ") and result.stderr.count("\n") == 1, result.stderr
+        assert result.stdout == ""
+        assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+        assert {path for path in tmp_path.rglob("*") if path.is_dir()} == folders
+        return str(result.stderr)
+
+    return fail
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> Path:
+    """An image with a few hundred features."""
+    noise = np.random.default_rng(0).integers(0, 256, (60, 80), np.uint8)
+    cv2.imwrite(str(tmp_path / "a.png"), cv2.resize(noise, (320, 240), interpolation=cv2.INTER_CUBIC))
+    return tmp_path / "a.png"
+
+
+@pytest.fixture
+def shifted(image: Path) -> Path:
+    """The same image, seen 20 pixels further to the right."""
+    cv2.imwrite(str(image.with_name("b.png")), np.asarray(cv2.imread(str(image)))[:, 20:])
+    return image.with_name("b.png")
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> Path:
+    """An image without any feature."""
+    cv2.imwrite(str(tmp_path / "empty.png"), np.full((100, 100), 128, np.uint8))
+    return tmp_path / "empty.png"
+
+
+@pytest.fixture(scope="session")
+def files(room: "Room", strecha_room: Path, tmp_path_factory: pytest.TempPathFactory) -> "RoomFiles":
+    """The mapped room as files that commands take, see `rooms.py`. Do not change them."""
+    from rooms import write_files
+
+    return write_files(room, strecha_room / "images", tmp_path_factory.mktemp("files"))
+
+
+@pytest.fixture
+def trials_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No warning that a training has few photographs, or that too short a one has come to nothing."""
+    monkeypatch.setattr("featveil.pipelines.train_parts.photo_samples._FEW", 1)
+    monkeypatch.setattr("featveil.pipelines.train_parts.concealer_training._COLLAPSED", 0.0)

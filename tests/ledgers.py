@@ -1,11 +1,10 @@
 """What the tests of the ledger share."""
 
 import re
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -47,12 +46,6 @@ def refused(ledger: Ledger, error: type[FeatveilError], text: str) -> Iterator[N
 
 def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
-
-
-def edit(ledger: Ledger, *statements: str) -> None:
-    with closing(sqlite3.connect(ledger.path)) as connection, connection:
-        for statement in statements:
-            connection.execute(statement)
 
 
 def process(code: str, ledger: Ledger) -> "subprocess.Popen[str]":

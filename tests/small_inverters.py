@@ -9,7 +9,6 @@ import torch
 
 from featveil.core import Features, Keypoints, Points
 from featveil.learning.encodings import Encoding, cells
-from featveil.learning.exporting import export_inverter
 from featveil.learning.inverter_networks import WIDTHS, Inverter, make_inverter
 from featveil.learning.training import Sample
 
@@ -66,6 +65,8 @@ class SomeSamples:
 
 def export_tiny(path: Path, encoding: Encoding = ENCODING, architecture: str = "unet", seed: int = 0) -> Inverter:
     """Write a tiny untrained inverter, and return the network that it is of."""
+    from featveil.learning.exporting import export_inverter  # which needs onnx
+
     network = tiny_inverter(encoding.columns, architecture, seed)
     export_inverter(path, network, encoding, {"note": "untrained"})
     return network

@@ -78,8 +78,8 @@ def process(code: str, path: Path) -> "subprocess.Popen[str]":
 
 def content(store: TemplateStore) -> dict[str, bytes]:
     """Each person's template, as bytes."""
-    found = {}
+    templates = {}
     for person in store.people():
         descriptors = store.template(person).descriptors
-        found[person] = descriptors.offset.tobytes() + descriptors.basis.tobytes()  # type: ignore[union-attr]
-    return found
+        templates[person] = descriptors.offset.tobytes() + descriptors.basis.tobytes()  # type: ignore[union-attr]
+    return templates

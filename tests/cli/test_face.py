@@ -470,7 +470,7 @@ class TestStoresThatAreNone:
             assert "File name too long" in refused(*command)
         whole = store.read_bytes()
         for content, told in (
-            (b"", "is empty, its making was interrupted: delete it first"),
+            (b"", "is empty"),
             (whole[: len(whole) // 2], "is damaged"),
             (whole[:-1], "is damaged: restore it from a copy"),
             (b"text" * 2000, "is damaged or no template store at all"),

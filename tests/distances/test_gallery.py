@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 from featveil.core import Flats, InputError, Points, Subspaces, WordSets
 from featveil.core.arrays import Float64
-from featveil.distances import Gallery, Nearest, gallery, nearest, nearest_both_ways, pair_distances
+from featveil.distances import Gallery, Nearest, nearest, nearest_both_ways, pair_distances, search
+from featveil.distances.backends import MARGIN
+from featveil.distances.backends.numba_parts.keeping import MANY
 from featveil.distances.frames import frame
-from featveil.distances.keeping import MANY
-from featveil.distances.kernels import MARGIN
 from featveil.distances.search import Comparison
 from interruptions import Watched
 from reference import random_descriptors, reference_matrix
@@ -59,7 +59,7 @@ def check(found: Nearest, exact: Float64, tolerance: float = 2e-5) -> None:
 @pytest.fixture
 def afresh(monkeypatch: pytest.MonkeyPatch) -> Watched:
     """Counts how often a gallery gives up what it prepared."""
-    return Watched(monkeypatch, "featveil.distances.gallery.nearest", nearest)
+    return Watched(monkeypatch, "featveil.distances.search.nearest", nearest)
 
 
 @pytest.mark.parametrize(("m1", "m2"), DIMENSIONS)
@@ -270,7 +270,7 @@ def test_within_the_room_the_kernel_is_as_exact_as_the_margin_assumes(m1: int, m
     far = Points(points) if isinstance(queries, Points) else Subspaces(points, queries.basis)
     pair = prepared.replaced(far)
     assert 0.99 < pair.first.reach < 1
-    assert np.linalg.norm(pair.second.stack[:, 0], axis=1).max() == pytest.approx(1 / gallery._ROOM, rel=1e-5)
+    assert np.linalg.norm(pair.second.stack[:, 0], axis=1).max() == pytest.approx(1 / search._ROOM, rel=1e-5)
     compared = Comparison(far, entries, pair, walker.against(pair.first))
     squared = np.concatenate([compared.walker.matrix(stripe) for stripe in compared.walker.stripes()])
     rows, columns = np.nonzero(squared >= 0)

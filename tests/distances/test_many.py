@@ -6,7 +6,7 @@ import pytest
 from featveil.core import Flats, Points, Subspaces
 from featveil.core.arrays import Float64
 from featveil.distances import matrix, nearest, nearest_both_ways, pair_distances
-from featveil.distances.keeping import MANY
+from featveil.distances.backends.numba_parts.keeping import MANY
 from reference import random_descriptors
 
 

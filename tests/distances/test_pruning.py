@@ -5,8 +5,8 @@ from featveil.core import Points, Subspaces
 from featveil.databases import builtin
 from featveil.defenses import Lifting
 from featveil.distances import nearest, nearest_pruned, pruning
+from featveil.distances.backends import walker
 from featveil.distances.frames import frame
-from featveil.distances.tiles import Walker
 from reference import random_descriptors
 
 
@@ -33,11 +33,11 @@ def test_it_really_prunes(monkeypatch: pytest.MonkeyPatch) -> None:
     b = Lifting("random", 2).privatize(Points(entries[100:1100]), rng)
     pair = frame(a, b)
     axes = pruning._principal_axes(pair.first, pair.second, 48)
-    walker = Walker(pruning._projected(pair.first, axes), pruning._projected(pair.second, axes))
-    bounds = np.concatenate([walker.matrix(stripe) for stripe in walker.stripes()])
+    projected = walker(pruning._projected(pair.first, axes), pruning._projected(pair.second, axes))
+    bounds = np.concatenate([projected.matrix(stripe) for stripe in projected.stripes()])
     second = (nearest(a, b, 2).distances[:, 1] / pair.scale) ** 2
     assert (bounds < second[:, None]).mean() < 0.3
-    true = np.concatenate([Walker(pair.first, pair.second).matrix(s) for s in walker.stripes()])
+    true = np.concatenate([walker(pair.first, pair.second).matrix(s) for s in projected.stripes()])
     assert (bounds <= true + 1e-5).all()
 
 

@@ -7,8 +7,8 @@ from featveil.core import InputError, Points, Subspaces
 from featveil.databases import Database, builtin
 from featveil.defenses import Lifting
 from featveil.distances import matrix, nearest, nearest_both_ways, nearest_pruned, pair_distances
+from featveil.distances.backends import MARGIN
 from featveil.distances.frames import frame
-from featveil.distances.kernels import MARGIN
 from featveil.distances.search import Comparison
 from reference import random_descriptors, reference_matrix
 

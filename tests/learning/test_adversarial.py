@@ -241,7 +241,7 @@ def test_nothing_is_claimed_to_be_kept_where_nothing_is(tmp_path: Path) -> None:
             return tuple(values * math.nan for values in super().pairs(step, count))
 
     bare = folder(tmp_path, "bare")
-    with pytest.raises(FeatveilError, match="after 0 steps of stage utility: nothing of stage utility was saved"):
+    with pytest.raises(FeatveilError, match="after 0 steps of stage utility: nothing of that was saved"):
         run(trainer(), bare, Poisoned())
     assert list(bare.iterdir()) == []
 
@@ -268,7 +268,7 @@ def test_half_a_step_is_never_saved(tmp_path: Path) -> None:
         calls[0] += 1
         return structure_loss(painted, truth) * (math.nan if calls[0] == 3 + 6 else 1)
 
-    with pytest.raises(FeatveilError, match="after 2 steps of stage joint: nothing of stage joint was saved yet"):
+    with pytest.raises(FeatveilError, match="after 2 steps of stage joint: nothing of that was saved yet"):
         run(trainer(loss=loss), tmp_path)
     assert not (tmp_path / "1.safetensors").exists()
     again, expected = trainer(), trainer()

@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch", reason="networks: pip install 'featveil[lea
 
 from featveil.core.arrays import Float32  # noqa: E402
 from featveil.core.networks import ConcealingNetwork  # noqa: E402
-from featveil.learning.ninjanet import NinjaNet, utility_loss  # noqa: E402
+from featveil.learning.adversarial import NinjaNet, utility_loss  # noqa: E402
 
 MARGIN, NEIGHBOURS, TINY = 1.0, 8, 1e-8  # of SOSNet, and what keeps roots off zero
 

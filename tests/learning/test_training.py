@@ -4,7 +4,6 @@ import json
 import math
 import os
 import signal
-import threading
 import time
 from dataclasses import replace
 from itertools import pairwise
@@ -22,7 +21,6 @@ from featveil.core import FeatveilError, FormatError, InputError  # noqa: E402
 from featveil.core.files import locked  # noqa: E402
 from featveil.learning import training  # noqa: E402
 from featveil.learning.checkpoints import load_checkpoint, save_checkpoint  # noqa: E402
-from featveil.learning.interrupts import whole_step  # noqa: E402
 from featveil.learning.losses import structure_loss  # noqa: E402
 from featveil.learning.training import (  # noqa: E402
     Progress,
@@ -53,8 +51,8 @@ def stop_at(step: int, error: type[BaseException] = KeyboardInterrupt) -> Any:
     return report
 
 
-def weights(made: Trainer) -> dict[str, Any]:
-    return {name: value.clone() for name, value in made.network.state_dict().items()}
+def weights(trained: Trainer) -> dict[str, Any]:
+    return {name: value.clone() for name, value in trained.network.state_dict().items()}
 
 
 def same(first: dict[str, Any], second: dict[str, Any]) -> bool:
@@ -181,23 +179,6 @@ def test_a_second_ctrl_c_does_not_wait_and_nothing_half_taken_is_saved(tmp_path:
     assert same(weights(whole), weights(again))
 
 
-def test_signals_are_let_alone_in_other_threads_and_after_errors() -> None:
-    before, entered = signal.getsignal(signal.SIGINT), []
-
-    def work() -> None:
-        with whole_step():
-            entered.append(signal.getsignal(signal.SIGINT) is before)
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    thread.join()
-    assert entered == [True]
-    with pytest.raises(ZeroDivisionError), whole_step():
-        assert signal.getsignal(signal.SIGINT) is not before
-        raise ZeroDivisionError
-    assert signal.getsignal(signal.SIGINT) is before
-
-
 @pytest.mark.parametrize("poison", ["sample", "loss", "gradient"])
 def test_a_loss_that_is_no_number_stops_and_keeps_the_last_good_state(tmp_path: Path, poison: str) -> None:
     path, samples, calls = tmp_path / "a.safetensors", SomeSamples(), [0]
@@ -227,7 +208,7 @@ def test_a_loss_that_is_no_number_stops_and_keeps_the_last_good_state(tmp_path: 
 
 
 def test_nothing_is_saved_of_a_training_that_fails_at_once(tmp_path: Path) -> None:
-    with pytest.raises(FeatveilError, match="no number after 0 steps: nothing was trained yet"):
+    with pytest.raises(FeatveilError, match="no number after 0 steps: nothing of that was saved yet"):
         trainer(tmp_path / "a.safetensors", loss=lambda painted, truth: painted.sum() * math.nan).run(SomeSamples())
     assert list(tmp_path.iterdir()) == []
 

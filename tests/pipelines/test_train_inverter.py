@@ -392,9 +392,6 @@ def test_without_torch_or_onnx_the_extra_is_named(
 ) -> None:
     for missing in ("torch", "onnx"):
         monkeypatch.setattr("featveil.learning.find_spec", lambda name, missing=missing: name != missing or None)
-        monkeypatch.setattr(
-            "featveil.learning.exporting.find_spec", lambda name, missing=missing: name != missing or None
-        )
         with pytest.raises(MissingExtraError, match=rf"needs {missing}, .*featveil\[learning\]"):
             run_inverter_training(request_of(), tmp_path / "a.onnx", tmp_path / "cache", SETTINGS)
 

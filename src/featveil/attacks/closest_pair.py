@@ -55,7 +55,7 @@ class ClosestPair:
         note = f"{len(pairs)} matches"
         if self.verified:
             agree = verify(seen, reference, pairs)
-            pairs, note = pairs[agree], told(agree, "matches")
+            pairs, note = pairs[agree], agreement_note(agree, "matches")
         return meeting(subspaces, reference, pairs, note)
 
 
@@ -92,14 +92,14 @@ def own_side(subspaces: Subspaces, reference: Flats, pairs: Integers, start: Flo
     rows, columns = pairs.T
     if isinstance(reference, Points):
         return project(reference.values[columns].astype(np.float64), subspaces, rows)
-    found = np.empty((len(pairs), subspaces.size))
+    estimate = np.empty((len(pairs), subspaces.size))
     for first in range(0, len(pairs), _PAIRS):
         part = slice(first, first + _PAIRS)
         here = start[part]
         across = project(here, reference, columns[part]) - here
         own, other = (side.astype(np.float64) for side in (subspaces.basis[rows[part]], reference.basis[columns[part]]))
-        found[part] = here + _step(own, other, across)
-    return found
+        estimate[part] = here + _step(own, other, across)
+    return estimate
 
 
 def _step(own: Float64, other: Float64, across: Float64) -> Float64:
@@ -130,7 +130,7 @@ def verify(
     return agree
 
 
-def told(agree: NDArray[np.bool_], called: str) -> str:
+def agreement_note(agree: NDArray[np.bool_], called: str) -> str:
     """The note of a guess that rests on verified matches."""
     if not agree.any():
         return f"none of {len(agree)} {called} agree on one homography beyond chance"

@@ -54,13 +54,13 @@ class Clustering:
         """The centre with the highest score; not answered where no other subspace meets this one."""
         subspaces, confounders = subspaces_of(seen), confounders_of(seen)
         others = self._others(subspaces, knowledge)
-        centres, made = self._centres(subspaces, database_of(knowledge), confounders + 1, rng)
-        scores = np.full(made.shape, np.inf)
+        centres, filled = self._centres(subspaces, database_of(knowledge), confounders + 1, rng)
+        scores = np.full(filled.shape, np.inf)
         for other in others if confounders else ():
-            scores = np.minimum(scores, _score(centres, made, meeting_pairs(subspaces, other), other))
+            scores = np.minimum(scores, _score(centres, filled, meeting_pairs(subspaces, other), other))
         # Where nothing was met all scores are infinite and the smallest cluster is taken: confounders are centroids, so
         # they lie among more entries than the hidden descriptor does.
-        best = np.where(made, scores, -np.inf).argmax(axis=1)
+        best = np.where(filled, scores, -np.inf).argmax(axis=1)
         answered = np.isfinite(scores).any(axis=1) if confounders else np.ones(len(scores), np.bool_)
         return Guess(centres[np.arange(len(centres)), best], answered)
 
@@ -78,17 +78,17 @@ class Clustering:
         self, subspaces: Subspaces, database: Database, clusters: int, rng: np.random.Generator
     ) -> tuple[Float32, NDArray[np.bool_]]:
         """Eq. 2: centres (n, clusters, d), those of the smallest clusters first, and which are there."""
-        found = nearest(subspaces, database.as_points, min(self.neighbours, len(database)))
+        neighbours = nearest(subspaces, database.as_points, min(self.neighbours, len(database)))
         centres = np.empty((len(subspaces), clusters, subspaces.size), np.float32)
-        made = np.empty(centres.shape[:2], np.bool_)
+        filled = np.empty(centres.shape[:2], np.bool_)
         for start in range(0, len(subspaces), _ROWS):
             rows = np.arange(start, min(start + _ROWS, len(subspaces)))
-            entries = database.as_points.values[found.indices[rows]]
+            entries = database.as_points.values[neighbours.indices[rows]]
             members = _cluster(entries, clusters, rng)
-            made[rows] = members.any(axis=2)
-            weights = members * closeness(found.distances[rows])[:, None]
+            filled[rows] = members.any(axis=2)
+            weights = members * closeness(neighbours.distances[rows])[:, None]
             centres[rows] = project(weighted_means(entries, weights), subspaces, rows)
-        return centres, made
+        return centres, filled
 
 
 def _cluster(entries: Float32, clusters: int, rng: np.random.Generator) -> NDArray[np.bool_]:
@@ -124,10 +124,10 @@ def _start(entries: Float32, clusters: int, rng: np.random.Generator) -> Float32
 
 
 def _score(
-    centres: Float32, made: NDArray[np.bool_], pairs: Iterator[tuple[Integers, Integers]], other: Subspaces
+    centres: Float32, filled: NDArray[np.bool_], pairs: Iterator[tuple[Integers, Integers]], other: Subspaces
 ) -> Float64:
     """Distance (n, k) of each centre from the nearest of `other` that its subspace is paired with, or infinity."""
-    scores = np.full(made.shape, np.inf)
+    scores = np.full(filled.shape, np.inf)
     step = max(1, _NUMBERS // (centres[0].size + other.basis[0].size))
     for rows, columns in pairs:
         for start in range(0, len(rows), step):
@@ -135,6 +135,6 @@ def _score(
             points = centres[i].astype(np.float64)
             away = np.linalg.norm(points - project(points, other, j), axis=2)
             # A subspace that holds every centre is the same one, sent again: it tells nothing.
-            telling = (made[i] & (away > INSIDE)).any(axis=1)
+            telling = (filled[i] & (away > INSIDE)).any(axis=1)
             np.minimum.at(scores, i[telling], away[telling])
     return scores

@@ -59,16 +59,19 @@ class DatabaseAttack:
                 f"each of these subspaces holds {confounders} entries of the lifting database, the one that was given"
                 f" has {len(database)}: give the one that was used"
             )
-        found = nearest(subspaces, database.as_points, min(confounders + self.neighbours, len(database)))
+        neighbours = nearest(subspaces, database.as_points, min(confounders + self.neighbours, len(database)))
         values = np.empty((len(subspaces), subspaces.size), np.float32)
         for start in range(0, len(values), _ROWS):
             rows = np.arange(start, min(start + _ROWS, len(values)))
-            entries, distances = database.as_points.values[found.indices[rows]], found.distances[rows, confounders:]
+            entries, distances = (
+                database.as_points.values[neighbours.indices[rows]],
+                neighbours.distances[rows, confounders:],
+            )
             chosen = self._choose(entries[:, :confounders], entries[:, confounders:])
             kept = np.take_along_axis(entries[:, confounders:], chosen[:, :, None], axis=1)
             weights = closeness(np.take_along_axis(distances, chosen, axis=1))
             values[rows] = project(weighted_means(kept, weights[:, None]), subspaces, rows)[:, 0]
-        inside = found.distances[:, :confounders].max(axis=1, initial=0.0) <= INSIDE
+        inside = neighbours.distances[:, :confounders].max(axis=1, initial=0.0) <= INSIDE
         return Guess(values, inside, note=_note(inside))
 
     def _choose(self, confounders: Float32, near: Float32) -> Integers:

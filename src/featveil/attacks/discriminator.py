@@ -78,15 +78,17 @@ class Discriminator:
             taught = find_candidates(lifted, prior, rng, self.starts)
             ruled_out = _confounders(taught, lifted, lifting_database, confounders)
             ranker = _train(taught, ruled_out, lessons, statistics)
-        found = find_candidates(subspaces, prior, rng, self.starts)
+        candidates = find_candidates(subspaces, prior, rng, self.starts)
         scores = (
-            -energy(found.values, prior) if ranker is None else ranker.scores(_look(found, statistics), found.valid)
+            -energy(candidates.values, prior)
+            if ranker is None
+            else ranker.scores(_look(candidates, statistics), candidates.valid)
         )
-        scores -= _RULED_OUT * _confounders(found, subspaces, lifting_database, confounders)
-        scores = np.where(found.valid, scores, -np.inf)
-        best = in_context(found.values, scores, seen, own, rng) if self.context else scores.argmax(axis=1)
+        scores -= _RULED_OUT * _confounders(candidates, subspaces, lifting_database, confounders)
+        scores = np.where(candidates.valid, scores, -np.inf)
+        best = in_context(candidates.values, scores, seen, own, rng) if self.context else scores.argmax(axis=1)
         note = "" if ranker is not None else "its own database is too small to learn from: ranked by sparsity"
-        return Guess.all_of(found.values[np.arange(len(best)), best], note=note)
+        return Guess.all_of(candidates.values[np.arange(len(best)), best], note=note)
 
     def _divide(self, database: Database, rng: np.random.Generator) -> tuple[Float32, Float32]:
         """Descriptors to learn what is usual from, and others, to be lifted, to learn the ranking from."""
@@ -139,28 +141,30 @@ def _train(taught: Candidates, ruled_out: NDArray[np.bool_], lessons: Float32, s
     return Ranker.fit(_look(taught, statistics)[right], valid[right], real[right])
 
 
-def _look(found: Candidates, statistics: Statistics) -> Float64:
+def _look(candidates: Candidates, statistics: Statistics) -> Float64:
     """What candidates are ranked by (n, c, f): statistics, and how often the search ended there."""
-    often = np.log(np.maximum(found.share, 1e-3))
-    return np.concatenate([statistics(found.values), often[..., None]], axis=2)
+    often = np.log(np.maximum(candidates.share, 1e-3))
+    return np.concatenate([statistics(candidates.values), often[..., None]], axis=2)
 
 
-def _confounders(found: Candidates, subspaces: Subspaces, database: Database | None, count: int) -> NDArray[np.bool_]:
+def _confounders(
+    candidates: Candidates, subspaces: Subspaces, database: Database | None, count: int
+) -> NDArray[np.bool_]:
     """Which candidates (n, c) are known to be confounders: they lie in another subspace too, or in the database.
 
     Only the up to `count` entries of the database that lie in the subspace itself were drawn into it.
     """
-    spotted = np.zeros(found.valid.shape, np.bool_)
+    spotted = np.zeros(candidates.valid.shape, np.bool_)
     if count == 0:
         return spotted
     if len(subspaces) > 1:
         # The nearest subspace is the candidate's own, unless another is as near.
-        others = nearest(Points(found.values[found.valid].astype(np.float32)), subspaces, 2).distances[:, 1]
-        spotted[found.valid] = others < _SHARED
+        others = nearest(Points(candidates.values[candidates.valid].astype(np.float32)), subspaces, 2).distances[:, 1]
+        spotted[candidates.valid] = others < _SHARED
     if database is not None:
         inside = nearest(subspaces, database.as_points, min(count, len(database)))
         for place in range(inside.indices.shape[1]):
             entries = database.unit(inside.indices[:, place])
-            near = np.linalg.norm(found.values - entries[:, None], axis=2) < _KNOWN
+            near = np.linalg.norm(candidates.values - entries[:, None], axis=2) < _KNOWN
             spotted |= near & (inside.distances[:, place] < INSIDE)[:, None]
     return spotted

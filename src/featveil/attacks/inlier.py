@@ -14,7 +14,7 @@ from typing import ClassVar
 import numpy as np
 from scipy.spatial import KDTree
 
-from featveil.attacks.closest_pair import comparable, meeting, reference_of, told, verify
+from featveil.attacks.closest_pair import agreement_note, comparable, meeting, reference_of, verify
 from featveil.attacks.knowledge import Guess, Knowledge
 from featveil.attacks.subspaces import project
 from featveil.core import Features, InputError, Points, PrivateFeatures, Subspaces, WordSets
@@ -57,8 +57,8 @@ class Inlier:
             raise InputError("by_position needs a reference that is not in word sets: those name too many words")
         if isinstance(hidden, WordSets):
             codebook = builtin(seen.kind) if knowledge.codebook is None else knowledge.codebook
-            found = WordMatcher(codebook).match(hidden, reference.descriptors).indices
-            pairs, note = self._inliers(seen, reference, found)
+            matches = WordMatcher(codebook).match(hidden, reference.descriptors).indices
+            pairs, note = self._inliers(seen, reference, matches)
             return _of_words(hidden, reference, codebook, pairs, rng, note)
         pairs, note = self._inliers(seen, reference, NearestMatcher().match(hidden, comparable(reference)).indices)
         if isinstance(hidden, Subspaces):
@@ -66,12 +66,12 @@ class Inlier:
         return _of_points(hidden, reference, pairs, note)
 
     def _inliers(
-        self, seen: PrivateFeatures, reference: Features | PrivateFeatures, found: Integers
+        self, seen: PrivateFeatures, reference: Features | PrivateFeatures, matches: Integers
     ) -> tuple[Integers, str]:
         """The pairs (k, 2) to believe, and the note about them."""
         words = isinstance(seen.descriptors, WordSets)
-        agree = verify(seen, reference, found, several=words)
-        pairs, note = found[agree], told(agree, "candidate matches" if words else "matches")
+        agree = verify(seen, reference, matches, several=words)
+        pairs, note = matches[agree], agreement_note(agree, "candidate matches" if words else "matches")
         if self.by_position:
             beside = _beside(seen, reference, pairs)
             pairs, note = (

@@ -61,29 +61,29 @@ class Knowledge:
 
         Raises InputError for what is of another kind than the network's.
         """
-        made: dict[str, Any] = {"network": None}
+        changes: dict[str, Any] = {"network": None}
         for name in ("database", "lifting_database", "codebook"):
-            found = getattr(self, name)
-            made[name] = None if found is None else conceal_database(found, network)
+            database = getattr(self, name)
+            changes[name] = None if database is None else conceal_database(database, network)
         if isinstance(self.reference, Features) and self.reference.kind != network.concealed_kind:
-            made["reference"] = network.conceal(self.reference)
+            changes["reference"] = network.conceal(self.reference)
         if self.truth is not None:
-            made["truth"] = Points(network.apply(self.truth.values))
-        return replace(self, **made)
+            changes["truth"] = Points(network.apply(self.truth.values))
+        return replace(self, **changes)
 
     def unconcealed(self) -> Self:
         """The same with the raw databases that concealed ones were made of."""
-        made: dict[str, Any] = {}
+        changes: dict[str, Any] = {}
         for name in ("database", "lifting_database", "codebook"):
-            found = getattr(self, name)
-            made[name] = found.source if isinstance(found, ConcealedDatabase) else found
-        return replace(self, **made)
+            database = getattr(self, name)
+            changes[name] = database.source if isinstance(database, ConcealedDatabase) else database
+        return replace(self, **changes)
 
     def check_kind(self, kind: str) -> None:
         """Raise InputError when a part of it is of another descriptor kind."""
         for name in (field.name for field in fields(self) if field.name != "truth"):
-            found = getattr(self, name)
-            for part in found if isinstance(found, tuple) else (found,):
+            known = getattr(self, name)
+            for part in known if isinstance(known, tuple) else (known,):
                 if part is not None and part.kind != kind:
                     raise InputError(
                         f"the {name.replace('_', ' ')} holds {part.kind} descriptors, the private features are {kind}:"

@@ -57,11 +57,11 @@ class Lattice:
             span = Span.of(offsets[row], bases[row], precision)
             return None if span is None else _candidates(span, _lengths(span, seen.kind), rng)
 
-        found = search(len(seen), self.precision, find)
+        vectors = search(len(seen), self.precision, find)
         values, answered = central(subspaces, seen.kind), np.zeros(len(seen), np.bool_)
-        if all(candidates is None for candidates in found):
+        if all(candidates is None for candidates in vectors):
             return Guess(values.astype(np.float32), answered, note=_NOTHING)
-        rows, chosen = _chosen(found, knowledge.lifting_database)
+        rows, chosen = _chosen(vectors, knowledge.lifting_database)
         values[rows], answered[rows] = chosen, True
         return Guess(values.astype(np.float32), answered)
 
@@ -121,14 +121,14 @@ def _usual(kind: str, size: int) -> tuple[Float64, Float64]:
     return values.mean(axis=0), (directions * np.sqrt(usual / (variances + 0.05 * usual))) @ directions.T
 
 
-def _chosen(found: list[Float64 | None], database: Database | None) -> tuple[Integers, Float64]:
+def _chosen(vectors: list[Float64 | None], database: Database | None) -> tuple[Integers, Float64]:
     """Which subspaces (k,) have a candidate left, and their most plausible one (k, d), of norm 1.
 
     Entries of the lifting database are confounders. Without it, looks decide: SIFT clips its largest entries to one
     value, so that single descriptors hold it several times (median 6; one in 7000 holds it once) and averages mostly
     once. If that is equal, single descriptors have more zeros (median 23, against 0).
     """
-    there = [(row, one) for row, one in enumerate(found) if one is not None]
+    there = [(row, one) for row, one in enumerate(vectors) if one is not None]
     owners, every = np.concatenate([np.full(len(one), row) for row, one in there]), np.vstack([one for _, one in there])
     unit = every / np.linalg.norm(every, axis=1, keepdims=True)
     if database is not None and database.size == every.shape[1]:

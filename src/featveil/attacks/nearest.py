@@ -30,5 +30,5 @@ class NearestNeighbour:
     def run(self, seen: PrivateFeatures, knowledge: Knowledge, rng: np.random.Generator) -> Guess:
         """The nearest entry, by point-to-subspace distance."""
         database = database_of(knowledge)
-        found = nearest(subspaces_of(seen), database.as_points, 1).indices[:, 0]
-        return Guess.all_of(database.unit(found))
+        entries = nearest(subspaces_of(seen), database.as_points, 1).indices[:, 0]
+        return Guess.all_of(database.unit(entries))

@@ -111,7 +111,7 @@ def _best_of_nearest(off_subspace: Float32, off_truth: Float32, counts: Sequence
     From the end: the best of all entries stays the best down to its own place in the order by `off_subspace`; below
     that place only the entries nearer than it are left. So nothing is sorted.
     """
-    found: list[int] = []
+    entries: list[int] = []
     left = np.arange(len(off_subspace))
     for count in reversed(counts):
         while len(left) >= count:  # the last choice has len(left) + 1 as its place
@@ -120,8 +120,8 @@ def _best_of_nearest(off_subspace: Float32, off_truth: Float32, counts: Sequence
             nearer = off_subspace[left] < off_subspace[entry]
             nearer[:best] |= off_subspace[left[:best]] == off_subspace[entry]  # ties: the lower index comes first
             left = left[nearer]
-        found.append(entry)
-    return found[::-1]
+        entries.append(entry)
+    return entries[::-1]
 
 
 def _truth_of(knowledge: Knowledge, count: int) -> Points:

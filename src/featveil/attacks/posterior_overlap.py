@@ -115,11 +115,11 @@ def _at_one_position(keypoints: Keypoints, neighbours: int) -> tuple[Integers, I
     _, place = np.unique(keypoints.xy, axis=0, return_inverse=True)
     order = np.argsort(place.reshape(-1), kind="stable")
     ordered = place.reshape(-1)[order]
-    found = [np.empty((2, 0), np.int64)]
+    pairs = [np.empty((2, 0), np.int64)]
     for step in range(1, min(neighbours, len(order) - 1) + 1):
         same = ordered[:-step] == ordered[step:]
-        found.append(np.stack([order[:-step][same], order[step:][same]]))
-    first, second = np.concatenate(found, axis=1)
+        pairs.append(np.stack([order[:-step][same], order[step:][same]]))
+    first, second = np.concatenate(pairs, axis=1)
     return np.concatenate([first, second]), np.concatenate([second, first])
 
 
@@ -137,7 +137,7 @@ def _alike(array: Float32, count: int) -> Float32:
 
 def _fit(overlaps: Overlaps, candidates: Float32) -> Float32:
     """How much likelier (p, c, c), as logarithms, candidates (n, c, 128) of both are together than apart."""
-    made = np.empty((len(overlaps), candidates.shape[1], candidates.shape[1]), np.float32)
+    factors = np.empty((len(overlaps), candidates.shape[1], candidates.shape[1]), np.float32)
     for start in range(0, len(overlaps), _PAIRS):
         part = slice(start, start + _PAIRS)
         pairs = Overlaps(*(getattr(overlaps, field.name)[part] for field in fields(overlaps)))
@@ -148,8 +148,8 @@ def _fit(overlaps: Overlaps, candidates: Float32) -> Float32:
         norms = (mine**2 @ weight.transpose(0, 2, 1)) * (predicted * weighted).sum(axis=2)[:, None]
         squared = (mine @ weighted.transpose(0, 2, 1)) ** 2 / np.maximum(norms, 1e-12)
         share = pairs.share[:, None, None] ** 2
-        made[part] = _CONSTANT + _OF_SHARE * share + squared * (_OF_COSINE + _OF_BOTH * share)
-    return made
+        factors[part] = _CONSTANT + _OF_SHARE * share + squared * (_OF_COSINE + _OF_BOTH * share)
+    return factors
 
 
 def _likeliest(links: list[Overlaps], candidates: Float32, belief: Float64) -> Overlaps:

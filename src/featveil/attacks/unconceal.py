@@ -59,7 +59,7 @@ class Unconceal:
         inverse = self._learned(seen, knowledge)
         match seen.descriptors:
             case Points(sent):
-                return replace(Guess.all_of(inverse(sent), note=inverse.told), released=sent)
+                return replace(Guess.all_of(inverse(sent), note=inverse.described), released=sent)
             case Subspaces() as subspaces:
                 return self._in_subspaces(subspaces, network_of(seen, knowledge), inverse, knowledge, rng)
         raise InputError("attack unconceal is on points and subspaces: word sets are guessed by others first")
@@ -84,13 +84,13 @@ class Unconceal:
         network = network_of(seen, knowledge)
         values, left, note = np.empty_like(guess.values), np.ones(len(guess), np.bool_), guess.note
         for concealed, raw in _pairs(knowledge, network):
-            found = nearest(Points(guess.values), concealed, 1)
-            same = left & (found.distances[:, 0] < _SAME)
-            values[same], left[same] = raw[found.indices[same, 0]], False
+            neighbours = nearest(Points(guess.values), concealed, 1)
+            same = left & (neighbours.distances[:, 0] < _SAME)
+            values[same], left[same] = raw[neighbours.indices[same, 0]], False
         if left.any():
             inverse = self._learned(seen, knowledge)
             values[left] = inverse(guess.values[left])
-            note = f"{note}; concealer undone {inverse.told}" if note else f"concealer undone {inverse.told}"
+            note = f"{note}; concealer undone {inverse.described}" if note else f"concealer undone {inverse.described}"
         return replace(guess, values=values, released=guess.values, note=note)
 
     def _learned(self, seen: PrivateFeatures, knowledge: Knowledge) -> Inverse:
@@ -124,12 +124,12 @@ def in_two_steps(seen: PrivateFeatures, method: Attack) -> bool:
 
 def _pairs(knowledge: Knowledge, network: ConcealingNetwork) -> list[tuple[Points, Float32]]:
     """Concealed descriptors (s) of which the raw ones (s, d) are known."""
-    found: list[tuple[Points, Float32]] = []
+    pairs: list[tuple[Points, Float32]] = []
     for database in (knowledge.codebook, knowledge.lifting_database, knowledge.database):
         concealed = None if database is None else conceal_database(database, network)
         if isinstance(concealed, ConcealedDatabase):
-            found.append((concealed.as_points, concealed.source.as_points.values))
+            pairs.append((concealed.as_points, concealed.source.as_points.values))
     reference = knowledge.reference
     if isinstance(reference, Features) and reference.kind == network.kind and len(reference):
-        found.append((network.conceal(reference).descriptors, reference.descriptors.values))
-    return found
+        pairs.append((network.conceal(reference).descriptors, reference.descriptors.values))
+    return pairs

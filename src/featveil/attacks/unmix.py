@@ -43,13 +43,15 @@ class Unmix:
             raise InputError("this attack needs the database that lifting drew from")
         if count == 0:
             return Guess.all_of(central(subspaces, seen.kind))
-        found = nearest(subspaces, database.as_points, count)
-        inside = found.distances.max(axis=1) <= INSIDE
+        neighbours = nearest(subspaces, database.as_points, count)
+        inside = neighbours.distances.max(axis=1) <= INSIDE
         values = np.empty((len(subspaces), subspaces.size), np.float32)
         population = _Population.of(database)
         for start in range(0, len(values), _ROWS):
             rows = np.arange(start, min(start + _ROWS, len(values)))
-            values[rows] = population.unlike(subspaces, rows, database.unit(found.indices[rows]).astype(np.float64))
+            values[rows] = population.unlike(
+                subspaces, rows, database.unit(neighbours.indices[rows]).astype(np.float64)
+            )
         missing = int((~inside).sum())
         note = f"{missing} of {len(inside)} subspaces do not hold the entries of this database that they should"
         return Guess(values, inside, note=note if missing else "")

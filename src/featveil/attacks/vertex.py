@@ -122,8 +122,8 @@ class Polytope:
         """The distances (2d,) of the flattest corner, or None where the polytope is empty."""
         flat = 0.02 * self.normals[: self.size].sum(axis=0)
         flat[-1] = 1
-        found = linprog(flat, A_ub=-self.normals, b_ub=self.levels, bounds=(None, None), method="highs-ds")
-        return np.asarray(self.levels + self.normals @ found.x) if found.status == 0 else None
+        optimum = linprog(flat, A_ub=-self.normals, b_ub=self.levels, bounds=(None, None), method="highs-ds")
+        return np.asarray(self.levels + self.normals @ optimum.x) if optimum.status == 0 else None
 
     def settle(self, sides: NDArray[np.bool_]) -> Float64:
         """The entries (d,) of the point that is nearest to all of `sides`, without the margin."""

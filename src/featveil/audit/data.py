@@ -25,7 +25,7 @@ from featveil.extractors import extract, image_files
 _log = logging.getLogger(__name__)
 
 _SECOND = 3  # of a scene in HPatches layout, beside image 1
-# Where both demo pictures have the corners of the board (examples/draw_demo_views.py). There the centre of the first
+# Where both demo pictures have the corners of the board (recipes/draw_demo_views.py). There the centre of the first
 # pixel is at 0 in a drawing of twice the size: at 0.25 pixels of the picture, where keypoints have it at 0.5.
 _CORNERS = (
     ((14, 26), (792, 12), (806, 596), (-2, 580)),

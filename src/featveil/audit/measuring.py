@@ -30,7 +30,7 @@ from featveil.core.records import Parameter, Record
 from featveil.core.resuming import versions
 from featveil.core.seeding import generator, image_generator
 from featveil.databases import Database
-from featveil.distances.tiles import single_threaded
+from featveil.distances.threads import single_threaded
 from featveil.geometry import agreeing, agreeing_candidates
 from featveil.matching import match
 from featveil.metrics import Truth, count_verified, transfer_errors

@@ -1,4 +1,4 @@
-"""The two photographs that come with featveil: a pin board from two places (drawn by examples/draw_demo_views.py)."""
+"""The two photographs that come with featveil: a pin board from two places (drawn by recipes/draw_demo_views.py)."""
 
 from pathlib import Path
 

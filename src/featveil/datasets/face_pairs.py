@@ -92,19 +92,19 @@ def _lfw(lines: list[list[str]], path: Path) -> list[_Named]:
     folds, count = (1, header[0]) if len(header) == 1 else header
     if not folds or not count or len(body) != 2 * folds * count:
         raise DatasetError(f"{path} announces {folds} folds of twice {count} pairs and has {len(body)}")
-    made: list[_Named] = []
+    pairs: list[_Named] = []
     for place, line in enumerate(body):
         fold = place // (2 * count) if folds > 1 else -1
         try:
             if len(line) == 3:
                 person, first, second = line
-                made.append((f"{person}_{int(first):04d}", f"{person}_{int(second):04d}", True, fold))
+                pairs.append((f"{person}_{int(first):04d}", f"{person}_{int(second):04d}", True, fold))
             else:
                 one, first, other, second = line
-                made.append((f"{one}_{int(first):04d}", f"{other}_{int(second):04d}", False, fold))
+                pairs.append((f"{one}_{int(first):04d}", f"{other}_{int(second):04d}", False, fold))
         except ValueError as error:
             raise DatasetError(f"line {place + 2} of {path} is no pair of LFW's: PERSON i j, or A i B j") from error
-    return made
+    return pairs
 
 
 def _is_number(word: str) -> bool:

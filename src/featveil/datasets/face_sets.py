@@ -110,10 +110,10 @@ def load_faces(path: str | Path, kind: str = "face") -> FaceSet:
     """
     path = Path(path)
     arrays = _arrays(path)
-    found = next((name for name in _VALUES if name in arrays), None)
-    if found is None:
+    name = next((name for name in _VALUES if name in arrays), None)
+    if name is None:
         raise DatasetError(f"{path} holds no face descriptors: expected an array called {' or '.join(_VALUES)}")
-    values = arrays[found]
+    values = arrays[name]
     if values.ndim == 1 and len(values) and path.suffix.lower() == ".npy":  # one descriptor
         values = values[None]
     if values.ndim != 2 or 0 in values.shape:

@@ -86,13 +86,13 @@ def _scene(folder: Path) -> Scene:
 
 
 def _image(folder: Path, number: int) -> Path:
-    found = [path for suffix in _SUFFIXES if (path := folder / f"{number}{suffix}").is_file()]
-    if not found:
+    files = [path for suffix in _SUFFIXES if (path := folder / f"{number}{suffix}").is_file()]
+    if not files:
         raise DatasetError(f"scene {folder} lacks image {number}: expected {number}.ppm, .png or .jpg")
-    if len(found) > 1:
-        names = " and ".join(path.name for path in found)
+    if len(files) > 1:
+        names = " and ".join(path.name for path in files)
         raise DatasetError(f"scene {folder} has both {names}: keep one of them")
-    return found[0]
+    return files[0]
 
 
 def _homography(path: Path) -> Float64:

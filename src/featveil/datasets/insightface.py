@@ -50,8 +50,8 @@ class AlignedPairs:
                 with suppress(cv2.error):  # a picture that claims too many pixels
                     image = cv2.imdecode(np.frombuffer(encoded, np.uint8), cv2.IMREAD_COLOR)
             if image is None or image.shape[:2] != (SIDE, SIDE):
-                found = "no picture" if image is None else f"a picture of {image.shape[1]} x {image.shape[0]} pixels"
-                raise FormatError(f"entry {place} is {found}, not a face of {SIDE} x {SIDE}")
+                content = "no picture" if image is None else f"a picture of {image.shape[1]} x {image.shape[0]} pixels"
+                raise FormatError(f"entry {place} is {content}, not a face of {SIDE} x {SIDE}")
             yield np.ascontiguousarray(image[:, :, ::-1])
 
 
@@ -85,10 +85,10 @@ def _plain(content: bytes) -> Any:
     """What a pickle of plain data holds; raises ValueError at the first opcode of any other kind."""
     stack: list[Any] = []
     memo: dict[int, Any] = {}
-    for count, (opcode, found, _) in enumerate(pickletools.genops(content)):
+    for count, (opcode, value, _) in enumerate(pickletools.genops(content)):
         if count >= _MOST_OPCODES:
             raise ValueError("too many opcodes")
-        name, argument = opcode.name, cast(Any, found)
+        name, argument = opcode.name, cast(Any, value)
         if name in _BYTES:
             stack.append(argument if isinstance(argument, bytes) else argument.encode("latin-1"))
         elif name in ("NEWTRUE", "NEWFALSE"):

@@ -73,12 +73,12 @@ class PatchSet:
         wanted = np.arange(len(self)) if indices is None else np.asarray(indices, np.int64).reshape(-1)
         if len(wanted) and not 0 <= wanted.min() <= wanted.max() < len(self):
             raise InputError(f"{self.name} has patches 0 to {len(self) - 1}, and another one was asked for")
-        made = np.empty((len(wanted), SIDE, SIDE), np.uint8)
+        patches = np.empty((len(wanted), SIDE, SIDE), np.uint8)
         sheets = wanted // ON_SHEET
         for sheet in np.unique(sheets).tolist():
             here = np.flatnonzero(sheets == sheet)
-            made[here] = _read_sheet(self.folder / sheet_name(sheet))[wanted[here] % ON_SHEET]
-        return made
+            patches[here] = _read_sheet(self.folder / sheet_name(sheet))[wanted[here] % ON_SHEET]
+        return patches
 
     def blocks(self, sheets: int = 16) -> Iterator[Patches]:
         """All patches in order, those of some sheets at a time."""
@@ -105,8 +105,8 @@ def load_phototour(folder: str | Path, pairs: str | None = None) -> PatchSet:
             raise DatasetError(f"{folder} lacks {sheet_name(sheet)}: {INFO} lists {len(points)} patches")
     points.setflags(write=False)
     chosen = _pair_file(folder, pairs)
-    found = None if chosen is None else _read_pairs(chosen, len(points))
-    return PatchSet(folder.resolve().name, folder, points, found, _read_card(folder / CARD))
+    listed = None if chosen is None else _read_pairs(chosen, len(points))
+    return PatchSet(folder.resolve().name, folder, points, listed, _read_card(folder / CARD))
 
 
 def sheet_name(number: int) -> str:
@@ -121,8 +121,8 @@ def _pair_file(folder: Path, name: str | None) -> Path | None:
         return folder / name
     if (folder / STANDARD_PAIRS).is_file():
         return folder / STANDARD_PAIRS
-    found = {path: match for path in folder.glob("m50_*.txt") if (match := _PAIR_NAME.fullmatch(path.name))}
-    return max(found, key=lambda path: (int(found[path][1]) + int(found[path][2]), path.name), default=None)
+    files = {path: match for path in folder.glob("m50_*.txt") if (match := _PAIR_NAME.fullmatch(path.name))}
+    return max(files, key=lambda path: (int(files[path][1]) + int(files[path][2]), path.name), default=None)
 
 
 def _read_pairs(path: Path, patches: int) -> PatchPairs:
@@ -141,14 +141,14 @@ def _table(path: Path, columns: int) -> Integers:
         content = path.read_bytes()
         if not content.strip():
             raise DatasetError(f"{path} is empty")
-        found = np.loadtxt(io.BytesIO(content), np.int64, comments=None, ndmin=2)
+        numbers = np.loadtxt(io.BytesIO(content), np.int64, comments=None, ndmin=2)
     except OSError as error:
         raise DatasetError(f"cannot read {path}: {error.strerror or error}") from error
     except (ValueError, OverflowError) as error:
         raise DatasetError(f"{path} is damaged: expected lines of {columns} whole numbers") from error
-    if found.shape[1] != columns:
-        raise DatasetError(f"{path} must have {columns} whole numbers a line, got {found.shape[1]}")
-    return found
+    if numbers.shape[1] != columns:
+        raise DatasetError(f"{path} must have {columns} whole numbers a line, got {numbers.shape[1]}")
+    return numbers
 
 
 def _read_sheet(path: Path) -> Patches:

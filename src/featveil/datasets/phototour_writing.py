@@ -92,22 +92,22 @@ def writing_phototour(folder: str | Path, overwrite: bool = False) -> Iterator[P
     except OSError as error:
         raise InputError(f"cannot write in {folder.parent}: {error.strerror}") from error
     try:
-        made = temporary / folder.name
-        made.mkdir()
-        yield PhotoTourWriter(made)
-        _swap(made, folder, temporary / "before")
+        written = temporary / folder.name
+        written.mkdir()
+        yield PhotoTourWriter(written)
+        _swap(written, folder, temporary / "before")
     except OSError as error:
         raise InputError(f"cannot write {folder}: {error.strerror or error}") from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _swap(made: Path, folder: Path, before: Path) -> None:
-    """Move `made` to `folder`, and what is there to `before`; that comes back when the first fails."""
+def _swap(written: Path, folder: Path, before: Path) -> None:
+    """Move `written` to `folder`, and what is there to `before`; that comes back when the first fails."""
     if folder.exists():
         folder.replace(before)
     try:
-        made.replace(folder)
+        written.replace(folder)
     except OSError:
         if before.exists():
             before.replace(folder)

@@ -32,10 +32,10 @@ def load_strecha(folder: str | Path) -> list[MapScene]:
     folder = Path(folder)
     if not folder.is_dir():
         raise DatasetError(f"{folder} is not a folder: name a scene, or the folder that holds the scenes")
-    found = _folders(folder)
-    if not found:
+    folders = _folders(folder)
+    if not folders:
         raise DatasetError(f"no scene in {folder}: expected {CAMERAS} there or one folder below")
-    return [_scene(path) for path in found]
+    return [_scene(path) for path in folders]
 
 
 def has_strecha(folder: str | Path) -> bool:

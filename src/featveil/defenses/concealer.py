@@ -80,12 +80,12 @@ class Concealer:
     def spec(self) -> Spec:
         """Digest and lambda of the network; then name and parameters of the defense after it."""
         network = self.network
-        made: Spec = {"name": "concealer"}
-        made |= {"network": None, "lambda": None} if network is None else _about(network)
+        spec: Spec = {"name": "concealer"}
+        spec |= {"network": None, "lambda": None} if network is None else _about(network)
         if self.then is None:
-            return made
+            return spec
         after = self.then.spec()
-        return made | {"then": after.pop("name")} | after
+        return spec | {"then": after.pop("name")} | after
 
     def privatize(self, points: Points, rng: Randomness, labels: Integers | None = None) -> Descriptors:
         """The concealed points, or what the next defense makes of them."""

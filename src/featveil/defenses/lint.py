@@ -129,21 +129,21 @@ def lint(
     the operating system. A defense of which nothing is known has no weakness of its own. Behind a concealer no
     descriptor has zeros or whole numbers, and how overlapping ones predict each other is not known.
     """
-    found = [_SEEDED] if seeded else []
+    weaknesses = [_SEEDED] if seeded else []
     if isinstance(defense, Concealer):
-        return found + _of_concealer(defense)
+        return weaknesses + _of_concealer(defense)
     if is_face(kind) and isinstance(defense, Lifting | Hardened):
-        return found + _of_faces(defense)
+        return weaknesses + _of_faces(defense)
     match defense:
         case Identity():
-            found.append(_NO_DEFENSE)
+            weaknesses.append(_NO_DEFENSE)
         case Lifting():
-            found += _of_lifting(kind, defense)
+            weaknesses += _of_lifting(kind, defense)
         case Subset() | Metric() | Naive():
-            found += _of_epsilon(defense)
+            weaknesses += _of_epsilon(defense)
     if not apart and kind in _GRADIENTS:
-        found += _of_overlap(defense, keep_geometry)
-    return found
+        weaknesses += _of_overlap(defense, keep_geometry)
+    return weaknesses
 
 
 def refuse(weaknesses: Iterable[Weakness]) -> None:
@@ -156,25 +156,25 @@ def refuse(weaknesses: Iterable[Weakness]) -> None:
 
 def summarize_weaknesses(weaknesses: Iterable[Weakness]) -> str:
     """The first weakness and the names of the other attacks, in one line; empty when there is none."""
-    found = list(dict.fromkeys(weaknesses))
-    others = [weakness.attack or weakness.choice for weakness in found[1:]]
+    different = list(dict.fromkeys(weaknesses))
+    others = [weakness.attack or weakness.choice for weakness in different[1:]]
     named = f"; {len(others)} more: {', '.join(dict.fromkeys(others))}" if others else ""
-    return f"{found[0].shown}{named}" if found else ""
+    return f"{different[0].shown}{named}" if different else ""
 
 
 def _of_lifting(kind: str, defense: Lifting) -> list[Weakness]:
-    found = []
+    weaknesses = []
     if defense.dimension == 1:
-        found.append(_line(kind, defense))
+        weaknesses.append(_line(kind, defense))
     if kind == "sift":
-        found.append(_WHOLE_NUMBERS)
+        weaknesses.append(_WHOLE_NUMBERS)
     if kind in _GRADIENTS and 1 < defense.dimension <= _LARGEST_VERTEX:
-        found.append(_ZEROS)
+        weaknesses.append(_ZEROS)
     if defense.adversarial_directions == 0:
-        return [*found, _RANDOM]
+        return [*weaknesses, _RANDOM]
     source = "the built-in database, which everyone has" if defense.database is None else "a database"
     return [
-        *found,
+        *weaknesses,
         Weakness(
             f"confounders taken as they are from {source}",
             "database",
@@ -188,12 +188,12 @@ def _of_faces(defense: Lifting | Hardened) -> list[Weakness]:
     """Of face templates (docs/faces.md): what a guess is worth that passes for the person."""
     if isinstance(defense, Hardened):
         return [] if defense.confounders >= _ENOUGH_FACES else [_FEW_FACES]
-    found = [_line("", defense)] if defense.dimension == 1 else []
+    weaknesses = [_line("", defense)] if defense.dimension == 1 else []
     if defense.adversarial_directions == 0:
-        return [*found, _RANDOM_FACES]
+        return [*weaknesses, _RANDOM_FACES]
     if STRATEGIES[defense.strategy].other_labels and defense.adversarial_directions > 1:
-        found.append(_OTHER_LABELS)
-    return [*found, _KNOWN_FACES]
+        weaknesses.append(_OTHER_LABELS)
+    return [*weaknesses, _KNOWN_FACES]
 
 
 def _of_concealer(defense: Concealer) -> list[Weakness]:

@@ -93,10 +93,10 @@ class Metric:
 
     def weights(self, points: Points) -> Integers:
         """The whole numbers (n, K) that the words of each point are drawn in proportion to."""
-        made = np.empty((len(points), len(self._words)), np.int64)
+        weights = np.empty((len(points), len(self._words)), np.int64)
         for part, steps in distance_steps(points, self._words):
-            np.take(self._table, steps, mode="clip", out=made[part])
-        return made
+            np.take(self._table, steps, mode="clip", out=weights[part])
+        return weights
 
     def probabilities(self, points: Points) -> Float64:
         """The probability (n, K) of each word, for `subset_size` 1; for larger sets, that it is proposed."""
@@ -125,11 +125,11 @@ def weight_table(epsilon: float, codebook_size: int) -> Integers:
     floor = min(top, math.ceil(4 / (_ROUNDING * Fraction(epsilon))))
     one = 1 << _PRECISION
     ratio = math.ceil(one / exponential_from_below(epsilon * STEP / 2))  # so it is from above
-    made, power = [top], one
-    while made[-1] > floor and len(made) <= _STEPS:
+    levels, power = [top], one
+    while levels[-1] > floor and len(levels) <= _STEPS:
         power = -(-power * ratio >> _PRECISION)
-        made.append(max(floor, -(-power * top >> _PRECISION)))
-    table = np.array(made, np.int64)
+        levels.append(max(floor, -(-power * top >> _PRECISION)))
+    table = np.array(levels, np.int64)
     table.setflags(write=False)
     return table
 
@@ -172,8 +172,8 @@ def _draw_sets(steps: NDArray[np.int32], table: Integers, k: int, rng: Randomnes
     open_rows = np.arange(len(steps))
     while len(open_rows):
         targets = below(cumulative[open_rows, -1], rng)
-        found = [cumulative[row].searchsorted(t, "right") for row, t in zip(open_rows, targets, strict=True)]
-        drawn = np.array(found, np.int64)[:, None]
+        places = [cumulative[row].searchsorted(t, "right") for row, t in zip(open_rows, targets, strict=True)]
+        drawn = np.array(places, np.int64)[:, None]
         others = distinct(len(open_rows), k - 1, steps.shape[1] - 1, rng)
         others += others >= drawn  # stepping over the drawn word
         joined = np.sort(np.concatenate([drawn, others], axis=1), axis=1)
@@ -185,6 +185,6 @@ def _draw_sets(steps: NDArray[np.int32], table: Integers, k: int, rng: Randomnes
 
 def _unit(rows: NDArray[Any]) -> Float64:
     """`rows` (n, d), none of them zero, as float64 rows of norm 1."""
-    made = rows.astype(np.float64)
-    made /= np.sqrt(np.einsum("ij,ij->i", made, made))[:, None]
-    return made
+    unit = rows.astype(np.float64)
+    unit /= np.sqrt(np.einsum("ij,ij->i", unit, unit))[:, None]
+    return unit

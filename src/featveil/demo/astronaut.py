@@ -1,6 +1,6 @@
 """What the demo shows of faces: one astronaut, changed copies of her photograph, and what attackers say of her.
 
-All faces were described by an ArcFace network beforehand (examples/draw_demo_faces.py); nobody's own descriptor but
+All faces were described by an ArcFace network beforehand (recipes/draw_demo_faces.py); nobody's own descriptor but
 hers is here, only averages of similar people, half of them to hide among and half of them the attacker's.
 """
 

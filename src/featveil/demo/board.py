@@ -1,4 +1,4 @@
-"""What the demo shows: a pin board from two places (see examples/draw_demo_views.py), and attacks on its release."""
+"""What the demo shows: a pin board from two places (see recipes/draw_demo_views.py), and attacks on its release."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

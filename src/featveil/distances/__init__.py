@@ -1,10 +1,9 @@
-"""Descriptors x Descriptors -> exact Euclidean distances and nearest neighbours. The only home of numba."""
+"""Descriptors x Descriptors -> exact Euclidean distances and nearest neighbours. The home of numba is in backends/."""
 
 from featveil.distances.dual import Dual, dual_matrix, from_dual, to_dual
-from featveil.distances.gallery import Gallery
+from featveil.distances.orthonormal import pair_distances
 from featveil.distances.pruning import nearest_pruned
-from featveil.distances.residual import pair_distances
-from featveil.distances.search import Nearest, matrix, nearest, nearest_both_ways
+from featveil.distances.search import Gallery, Nearest, matrix, nearest, nearest_both_ways
 from featveil.distances.sphere import distances_to_sphere, sphere_distances
 
 __all__ = [

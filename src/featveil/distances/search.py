@@ -1,25 +1,27 @@
 """Exact full matrices and exact nearest neighbours, without ever holding all pairs.
 
-The float32 kernel decides wherever its error cannot change the answer. Rows (or columns) whose candidates are closer
-to each other than that error, or hold an almost parallel pair, are decided again in float64; remaining ties go to the
-lower index.
+The float32 kernel of a backend decides wherever its error cannot change the answer. Rows (or columns) whose candidates
+are closer to each other than that error, or hold an almost parallel pair, are decided again in float64; remaining ties
+go to the lower index.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from featveil.core import Descriptors, Flats, InputError
+from featveil.core import Descriptors, Flats, InputError, Points, Subspaces
 from featveil.core.arrays import Float32, Float64, Integers
 from featveil.core.descriptors import as_flats
-from featveil.distances.compiling import REORDER, jit
-from featveil.distances.frames import FAR, Pair, frame
-from featveil.distances.keeping import ColumnBest, merged
-from featveil.distances.kernels import MARGIN, NEAR_ZERO
-from featveil.distances.residual import pair_distances
-from featveil.distances.tiles import Walker
+from featveil.distances.backends import FAR, MARGIN, Columns, Indices, Rows, Walker, walker
+from featveil.distances.backends.compiling import REORDER, jit
+from featveil.distances.frames import Pair, frame
+from featveil.distances.orthonormal import pair_distances
+from featveil.distances.threads import each_stripe
+
+NEAR_ZERO = np.float32(1e-4)  # squared distances, after scaling, below which float32 has too few digits
 
 SPARE = 2  # candidates kept beyond the k that are wanted, so that near ties can be settled among them
 
@@ -29,7 +31,7 @@ _CLEAR, _AMONG_LISTED, _DOUBTFUL = 0, 1, 2  # what the kernel's answer for a row
 # many near ties (templates that share a confounder) no second pass.
 _FEW = 4
 
-UNSEEN = FAR  # no candidate yet; padding columns hold the same value
+_ROOM = 1.5  # how much farther from the middle than every entry a query of a gallery may lie
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,12 +56,19 @@ class Comparison:
 
     @cached_property
     def walker(self) -> Walker:
-        """Goes over all pairs in tiles of squared distances, in units of `pair.scale`."""
-        return self.prepared or Walker(self.pair.first, self.pair.second)
+        """Goes over all pairs; its squared distances are in units of `pair.scale`."""
+        return self.prepared or walker(self.pair.first, self.pair.second)
 
     def swapped(self) -> "Comparison":
         """The same comparison seen from the other side."""
         return Comparison(self.b, self.a, self.pair.swapped())
+
+    def matrices(self, work: Callable[[slice, Float32], None], rows: Walker | None = None) -> None:
+        """Hand all squared distances, stripe by stripe, to `work`; of some rows, where they have a walker."""
+        over = rows or self.walker
+        stripes = over.stripes()
+        pairs = stripes[-1].stop * len(self.b)
+        each_stripe(stripes, pairs, lambda stripe: work(stripe, over.matrix(stripe)))
 
     def exact(self, rows: Integers, columns: Integers) -> Float64:
         """Distances (k,) of the given pairs in float64."""
@@ -82,14 +91,13 @@ def matrix(a: Descriptors, b: Descriptors) -> Float32:
     if result.size == 0:
         return result
 
-    def fill(stripe: slice) -> None:
-        squared = compared.walker.matrix(stripe)
+    def fill(stripe: slice, squared: Float32) -> None:
         rows, columns = np.nonzero(squared < NEAR_ZERO)
         part = np.sqrt(squared.clip(0)) * np.float32(compared.pair.scale)
         part[rows, columns] = compared.exact(rows + stripe.start, columns)
         result[stripe] = part
 
-    compared.walker.each_stripe(fill)
+    compared.matrices(fill)
     return result
 
 
@@ -103,6 +111,40 @@ def nearest_both_ways(a: Descriptors, b: Descriptors, k: int = 2) -> tuple[Neare
     return _search(a, b, k, columns=True)
 
 
+class Gallery:
+    """Searches `entries`, points or subspaces, for the nearest of each query; exact, as `nearest` is.
+
+    For those that are searched again and again, such as enrolled templates: what can be done once is.
+    """
+
+    def __init__(self, entries: Flats) -> None:
+        self.entries = as_flats(entries)
+        self._prepared: dict[int, tuple[Pair, Walker]] = {}
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def nearest(self, queries: Flats, k: int = 1) -> Nearest:
+        """The k nearest entries of each of `queries`; raises InputError as `distances.nearest` does."""
+        queries = as_flats(queries)
+        if len(self.entries) == 0 or len(queries) == 0 or queries.size != self.entries.size:
+            return nearest(queries, self.entries, k)
+        prepared, entries = self._for(queries)
+        pair = prepared.replaced(queries)
+        if pair.first.reach > 1:  # the kernel's error is known for what lies within the scale
+            return nearest(queries, self.entries, k)
+        compared = Comparison(queries, self.entries, pair, entries.against(pair.first))
+        return searched(compared, k)[0]
+
+    def _for(self, queries: Flats) -> tuple[Pair, Walker]:
+        """The entries, ready for queries of that dimension."""
+        m = queries.dimension
+        if m not in self._prepared:
+            pair = frame(_nothing(m, queries.size), self.entries, _ROOM)
+            self._prepared[m] = pair, walker(pair.first, pair.second)
+        return self._prepared[m]
+
+
 def _search(a: Descriptors, b: Descriptors, k: int, columns: bool) -> tuple[Nearest, Integers]:
     return searched(compare(a, b), k, columns)
 
@@ -111,31 +153,21 @@ def searched(compared: Comparison, k: int, columns: bool = False) -> tuple[Neare
     """The k nearest columns of each row, and with `columns` the nearest row of each of those."""
     if k < 1:
         raise InputError(f"k must be at least 1, got {k}")
-    rows, candidates = len(compared.a), len(compared.b)
-    if rows == 0 or candidates == 0:
+    rows, across = len(compared.a), len(compared.b)
+    if rows == 0 or across == 0:
         nothing = Nearest(np.full((rows, k), -1, np.int64), np.full((rows, k), np.inf))
-        return nothing, np.full(candidates, -1, np.int64)
-    walker = compared.walker
-    if rows <= _FEW and not columns and not walker.of_points:
+        return nothing, np.full(across, -1, np.int64)
+    if rows <= _FEW and not columns and not compared.pair.of_points:
         return Nearest(*_decide_in_float64(compared, np.arange(rows), k)), np.empty(0, np.int64)
-    values = np.full((rows, k + SPARE), UNSEEN, np.float32)
-    indices = np.full((rows, k + SPARE), -1, np.int32)
-
-    def scan(stripes: list[slice]) -> ColumnBest:
-        seen = ColumnBest(walker.blocks * walker.width if columns else 0)
-        walker.scan(stripes, values, indices, seen)
-        return seen
-
-    parts = walker.each_group(scan)
-    back = _settle_columns(compared, parts) if columns else np.empty(0, np.int64)
-    return settle(compared, values, indices), back
+    if not columns:
+        return settle(compared, compared.walker.nearest(k + SPARE)), np.empty(0, np.int64)
+    candidates, back = compared.walker.nearest_both_ways(k + SPARE)
+    return settle(compared, candidates), _settle_columns(compared, back)
 
 
-def settle(compared: Comparison, values: Float32, indices: NDArray[np.int32]) -> Nearest:
-    """Turn float32 candidates, SPARE more than wanted, into exact neighbours.
-
-    `values` and `indices` are (n, k + SPARE), sorted: squared scaled distances of the nearest candidates.
-    """
+def settle(compared: Comparison, candidates: Rows) -> Nearest:
+    """Turn float32 candidates, SPARE more than wanted, into exact neighbours."""
+    values, indices = candidates.values, candidates.indices
     n, k = len(values), values.shape[1] - SPARE
     chosen, distances, verdict = np.empty((n, k), np.int64), np.empty((n, k)), np.empty(n, np.int8)
     _judge(values, indices, compared.pair.scale, chosen, distances, verdict)
@@ -161,7 +193,7 @@ def settle(compared: Comparison, values: Float32, indices: NDArray[np.int32]) ->
 @jit(REORDER)
 def _judge(
     values: Float32,
-    indices: NDArray[np.int32],
+    indices: Indices,
     scale: float,
     chosen: Integers,
     distances: Float64,
@@ -176,7 +208,7 @@ def _judge(
             squared = max(np.float64(values[i, place]), 0.0)
             distances[i, place] = np.sqrt(squared) * scale if indices[i, place] >= 0 else np.inf
             after = values[i, place + 1]
-            close |= after - values[i, place] < MARGIN and after < UNSEEN
+            close |= after - values[i, place] < MARGIN and after < FAR
         # With the last candidate clearly farther than the k-th, all that the error could swap are listed.
         complete = values[i, 0] >= 0 and values[i, -1] > values[i, k - 1] + MARGIN
         verdict[i] = _CLEAR if not close else _AMONG_LISTED if complete else _DOUBTFUL
@@ -187,8 +219,8 @@ def _rank_listed(
 ) -> tuple[Integers, Float64]:
     """The k nearest of the listed `columns` (len(rows), k + SPARE) of each of `rows`; -1 stands for none.
 
-    `values` are what the kernel found, sorted. Those that its error could swap, or near zero, are computed in float64;
-    the others keep their distances. Where it was unsure of one, whose place is unknown, all are computed.
+    `values` are the kernel's, sorted. Those that its error could swap, or near zero, are computed in float64; the
+    others keep their distances. Where it was unsure of one, whose place is unknown, all are computed.
     """
     apart = np.diff(values, axis=1) >= MARGIN
     close = (values < NEAR_ZERO) | (values[:, :1] < 0)
@@ -203,12 +235,11 @@ def _rank_listed(
 
 def _decide_in_float64(compared: Comparison, rows: Integers, k: int) -> tuple[Integers, Float64]:
     """Exact neighbours (len(rows), k) of the given rows: every candidate within the error is recomputed."""
-    walker = compared.walker.rows(rows)
     chosen, distances = np.full((len(rows), k), -1, np.int64), np.full((len(rows), k), np.inf)
-    known = min(k, walker.count)
+    known = min(k, len(compared.b))
 
-    def decide(stripe: slice) -> None:
-        squared, own = walker.matrix(stripe), rows[stripe]
+    def decide(stripe: slice, squared: Float32) -> None:
+        own = rows[stripe]
         i, j = np.nonzero(squared < 0)
         squared[i, j] = (compared.exact(own[i], j) / compared.pair.scale) ** 2
         limit = np.partition(squared, known - 1, axis=1)[:, known - 1] + MARGIN
@@ -219,25 +250,20 @@ def _decide_in_float64(compared: Comparison, rows: Integers, k: int) -> tuple[In
         picked = order[first[:, None] + np.arange(known)]
         chosen[stripe, :known], distances[stripe, :known] = j[picked], exact[picked]
 
-    walker.each_stripe(decide)
+    compared.matrices(decide, compared.walker.against(compared.pair.first.take(rows)))
     return chosen, distances
 
 
-def _settle_columns(compared: Comparison, parts: list[ColumnBest]) -> Integers:
+def _settle_columns(compared: Comparison, columns: Columns) -> Integers:
     """The nearest row of each column; those too close to call are decided in float64."""
-    columns = slice(0, len(compared.b))
-    best, second, rows = (values[columns] for values in merged(parts))
-    chosen = rows.astype(np.int64)
-    close = (second - best < MARGIN) & (second < UNSEEN)
-    unknown = best < 0
-    if any(part.overflowed for part in parts):
+    chosen = columns.rows.astype(np.int64)
+    close = (columns.second - columns.best < MARGIN) & (columns.second < FAR)
+    unknown = columns.best < 0
+    if not columns.complete:
         unknown |= close
     close &= ~unknown
     if close.any():
-        own = np.flatnonzero(close)
-        listed = [np.stack([part.rows[own], own], axis=1) for part in parts] + [part.ties for part in parts]
-        pairs = np.concatenate(listed)
-        i, j = pairs[(pairs[:, 0] >= 0) & close[pairs[:, 1]]].T
+        i, j = columns.rivals[close[columns.rivals[:, 1]]].T
         order = np.lexsort((i, compared.exact(i, j), j))
         decided, first = np.unique(j[order], return_index=True)
         chosen[decided] = i[order][first]
@@ -245,3 +271,10 @@ def _settle_columns(compared: Comparison, parts: list[ColumnBest]) -> Integers:
     if len(doubtful):
         chosen[doubtful] = _decide_in_float64(compared.swapped(), doubtful, 1)[0][:, 0]
     return chosen
+
+
+def _nothing(m: int, d: int) -> Flats:
+    """No descriptors, of dimension m."""
+    if m == 0:
+        return Points(np.empty((0, d), np.float32))
+    return Subspaces(np.empty((0, d), np.float32), np.empty((0, m, d), np.float32))

@@ -15,7 +15,7 @@ import numpy as np
 
 from featveil.core import Flats, InputError, Points
 from featveil.core.arrays import Float64, Integers
-from featveil.distances.compiling import REORDER, jit
+from featveil.distances.backends.compiling import REORDER, jit
 from featveil.distances.orthonormal import length, orthonormalise, remove_span
 
 _STEPS = 1000

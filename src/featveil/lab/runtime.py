@@ -17,7 +17,7 @@ from featveil.core import Flats, Points, SecureRandomness
 from featveil.core.arrays import Float32
 from featveil.defenses.lifting import Lifting
 from featveil.distances import matrix, nearest_both_ways, nearest_pruned
-from featveil.distances.tiles import one_thread_each, single_threaded
+from featveil.distances.threads import one_thread_each, single_threaded
 
 # Rows of the reference product that are computed at a time, to bound its memory.
 _STRIP = 2**26

@@ -7,5 +7,14 @@ from featveil.core.errors import MissingExtraError
 
 def require_torch() -> None:
     """Raise MissingExtraError unless torch is installed; cheap, it is not imported."""
-    if find_spec("torch") is None:
-        raise MissingExtraError("torch", "learning")
+    _require("torch")
+
+
+def require_onnx() -> None:
+    """Raise MissingExtraError unless inverters can be exported: better before hours of training than after."""
+    _require("onnx")
+
+
+def _require(package: str) -> None:
+    if find_spec(package) is None:
+        raise MissingExtraError(package, "learning")

@@ -1,4 +1,8 @@
-"""Training a concealer in three stages (ninjadesc.txt, 3.1 to 3.3): utility, reconstruction, both against each other.
+"""NinjaNet, and its training in three stages (ninjadesc.txt, 3.1 to 3.3): utility, reconstruction, both at once.
+
+The paper gives the network as a figure only, and says: an MLP of N = 1 submodule, dropout 0.1, output of the size of
+the base descriptor, normalised. Ours has one hidden layer, eight times as wide as the descriptor, and no batch
+normalisation: patches and images go through it in turns, and their statistics differ.
 
 The network that conceals and the one that inverts are trained in turns (Algorithm 1). How private the result is
 must be measured with an inverter trained afresh on it: the one trained here has only ever seen a moving target.
@@ -13,22 +17,74 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional
 
 from featveil.core.arrays import Float32
-from featveil.core.errors import FeatveilError, FormatError, InputError
+from featveil.core.errors import FormatError, InputError
 from featveil.core.files import locked
-from featveil.learning.checkpoints import check_same, load_checkpoint, optimiser_moments, save_checkpoint
+from featveil.learning.checkpoints import check_same, load_checkpoint, restore_moments, save_checkpoint, stored_moments
 from featveil.learning.concealer_presets import STAGES, Preset, Stage
-from featveil.learning.interrupts import whole_step
 from featveil.learning.inverter_networks import Inverter, check_architecture
+from featveil.learning.loop import Loop, Losses
 from featveil.learning.losses import Loss
-from featveil.learning.ninjanet import NinjaNet, utility_loss
 from featveil.learning.training import Sample, collate, find_device, reduced_precision
 
-_CLIP = 1.0
+_DROPOUT = 0.1
+_WIDER = 8
+_MARGIN = 1.0
+_NEIGHBOURS = 8  # of each descriptor, whose distances the regularisation compares
+_TINY = 1e-8
 _SAVE_EVERY = 100  # steps
 _REPORTED = 20  # steps that a reported loss is the mean of
+
+
+class NinjaNet(nn.Module):
+    """Descriptors (n, d) -> concealed ones (n, d) of unit norm."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.hidden = nn.Linear(size, _WIDER * size)
+        self.output = nn.Linear(_WIDER * size, size)
+        self.dropout = nn.Dropout(_DROPOUT)
+
+    def forward(self, descriptors: Tensor) -> Tensor:
+        """Of the same shape."""
+        inner = self.dropout(functional.relu(self.hidden(descriptors)))
+        return functional.normalize(self.output(inner), dim=1)
+
+    def weights(self) -> tuple[Float32, Float32, Float32, Float32]:
+        """Hidden weights and biases, output weights and biases."""
+        tensors = (self.hidden.weight, self.hidden.bias, self.output.weight, self.output.bias)
+        first, second, third, fourth = (tensor.detach().cpu().numpy().astype(np.float32) for tensor in tensors)
+        return first, second, third, fourth
+
+
+def utility_loss(anchors: Tensor, positives: Tensor, second_order: float = 1.0) -> Tensor:
+    """Triplets with the hardest negative of the batch, and second-order similarity (eq. 2; Tian et al., 2019).
+
+    Row i of `anchors` and of `positives` (n, d) show the same point, all others do not. Where all are equal it is 1: a
+    base descriptor for which it stays above that collapses, unless `second_order` similarity weighs less.
+    """
+    across, within, beyond = (
+        _distances(*pair) for pair in ((anchors, positives), (anchors, anchors), (positives, positives))
+    )
+    own = across.diagonal()
+    barred = 10.0 * torch.eye(len(anchors), device=anchors.device)
+    nearest = torch.minimum((across + barred).min(dim=0).values, (across + barred).min(dim=1).values)
+    triplets = functional.relu(_MARGIN + own - nearest).square().mean()
+    count = min(_NEIGHBOURS, len(anchors) - 1)
+    near = torch.zeros_like(within, dtype=torch.bool)
+    for distances in (within, beyond):
+        chosen = (distances.detach() + barred).topk(count, largest=False).indices
+        near.scatter_(1, chosen, value=True)
+    differences = (within - beyond).square() * near
+    return triplets + second_order * (differences.sum(dim=1) + _TINY).sqrt().mean()
+
+
+def _distances(first: Tensor, second: Tensor) -> Tensor:
+    """Euclidean distances (n, k) of rows of unit norm."""
+    return (2 - 2 * first @ second.T).clamp_min(_TINY).sqrt()
 
 
 def use_threads(count: int | None) -> None:
@@ -95,7 +151,7 @@ class ConcealerTrainer:
         self.seconds = dict.fromkeys(STAGES, 0.0)
         self.history: list[list[float]] = []
         self._best: tuple[float, dict[str, Tensor]] | None = None
-        self._whole = True  # no step is half-taken
+        self._loop: Loop  # of the stage that is trained
 
     def run(
         self,
@@ -146,25 +202,24 @@ class ConcealerTrainer:
             return
         if self.done[stage] == 0:
             self._optimisers(stage)
-        losses: list[tuple[float, float]] = []
-        try:
-            while self.done[stage] < plan.steps:
-                with whole_step():
-                    losses.append(self._advance(stage, plan, source, strength))
-                    if self.done[stage] % _SAVE_EVERY == 0:
-                        self._save(path, identity)
-                utility, reconstruction = np.mean(losses[-_REPORTED:], axis=0)
-                report(Progress(stage, self.done[stage], plan.steps, float(utility), float(reconstruction)))
-        except _NoNumberError as error:
-            there = path.exists() or (losses and self._whole)
-            kept = f"the last good state is in {path}" if there else f"nothing of stage {stage} was saved yet"
-            told = f"the loss or its gradient is no number after {self.done[stage]} steps of stage {stage}: {kept}"
-            raise FeatveilError(f"{told}; train with a smaller rate and under another name") from error
-        finally:
-            if losses and self._whole:
-                self._save(path, identity)
 
-    def _advance(self, stage: str, plan: Stage, source: Source, strength: float) -> tuple[float, float]:
+        def progress(losses: list[Losses]) -> Progress:
+            utility, reconstruction = np.mean(losses[-_REPORTED:], axis=0)
+            return Progress(stage, self.done[stage], plan.steps, float(utility), float(reconstruction))
+
+        self._loop = Loop(
+            path,
+            save=lambda: self._save(path, identity),
+            is_due=lambda: self.done[stage] % _SAVE_EVERY == 0,
+            done=lambda: f"{self.done[stage]} steps of stage {stage}",
+        )
+        self._loop.run(
+            lambda: self._advance(stage, plan, source, strength),
+            lambda: self.done[stage] >= plan.steps,
+            lambda losses: report(progress(losses)),
+        )
+
+    def _advance(self, stage: str, plan: Stage, source: Source, strength: float) -> Losses:
         """One step, and where it is due a measurement of the third stage; returns both losses."""
         began = time.monotonic()
         losses = self._step(stage, plan, source, strength)
@@ -172,10 +227,9 @@ class ConcealerTrainer:
         if stage == "joint" and self.done[stage] % max(1, plan.steps // 20) == 0:
             self._measure(source)
         self.seconds[stage] += time.monotonic() - began
-        self._whole = True
         return losses
 
-    def _step(self, stage: str, plan: Stage, source: Source, strength: float) -> tuple[float, float]:
+    def _step(self, stage: str, plan: Stage, source: Source, strength: float) -> Losses:
         step = self.done[stage]
         rate = plan.rate * min(1.0, 4 * (1 - step / plan.steps), (step + 1) / 50)
         for optimiser in (self.of_ninja, self.of_inverter):
@@ -199,7 +253,7 @@ class ConcealerTrainer:
             self.inverter.requires_grad_(False)
             total = total - strength * self._reconstruction(source.pieces(step, plan.pieces))
             self.inverter.requires_grad_(True)
-        self._update(self.of_ninja, total)
+        self._loop.update(self.of_ninja, total)
         return float(utility.detach())
 
     def _invert_step(self, source: Source, plan: Stage, step: int) -> float:
@@ -207,8 +261,7 @@ class ConcealerTrainer:
         self.ninja.eval().requires_grad_(False)
         loss = self._reconstruction(source.pieces(step, plan.pieces))
         self.ninja.requires_grad_(True)
-        self._update(self.of_inverter, loss)
-        return float(loss.detach())
+        return self._loop.update(self.of_inverter, loss)
 
     def _reconstruction(self, pieces: list[Sample]) -> Tensor:
         rows, cells, frame, images = collate(pieces, self.device)
@@ -216,15 +269,6 @@ class ConcealerTrainer:
         with reduced_precision(self.device):
             painted = self.inverter(torch.cat([concealed, rows[:, self.size :]], dim=1), cells, frame)
         return self.loss(painted.float(), images)
-
-    def _update(self, optimiser: torch.optim.Optimizer, loss: Tensor) -> None:
-        optimiser.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        norms = [torch.nn.utils.clip_grad_norm_(group["params"], _CLIP) for group in optimiser.param_groups]
-        if not math.isfinite(float(loss.detach()) + sum(float(norm) for norm in norms)):
-            raise _NoNumberError
-        self._whole = False
-        optimiser.step()
 
     def _measure(self, source: Source) -> None:
         rate = source.false_rate(self.conceal)
@@ -247,14 +291,13 @@ class ConcealerTrainer:
         tensors: dict[str, Tensor] = {}
         for part, (network, optimiser) in self._parts().items():
             tensors |= {f"{part}.{name}": value for name, value in network.state_dict().items()}
-            for place, state in optimiser.state_dict()["state"].items():
-                tensors |= {f"{part}-moments.{place}.{key}": value for key, value in state.items()}
-        told: dict[str, Any] = {"identity": identity, "done": self.done, "history": self.history}
-        told["seconds"] = self.seconds
+            tensors |= stored_moments(f"{part}-moments", optimiser)
+        state: dict[str, Any] = {"identity": identity, "done": self.done, "history": self.history}
+        state["seconds"] = self.seconds
         if self._best is not None:
             tensors |= {f"best.{name}": value for name, value in self._best[1].items()}
-            told["best"] = self._best[0]
-        save_checkpoint(path, tensors, told)
+            state["best"] = self._best[0]
+        save_checkpoint(path, tensors, state)
 
     def _load(self, path: Path, identity: dict[str, Any], shared: bool = False) -> None:
         """Go on from `path`; of a `shared` file it does not matter how the third stage is to be trained."""
@@ -271,16 +314,11 @@ class ConcealerTrainer:
             best = {name: tensors[f"best.{name}"] for name in self.ninja.state_dict()} if "best" in state else None
             for part, (network, optimiser) in self._parts().items():
                 network.load_state_dict({name: tensors[f"{part}.{name}"] for name in network.state_dict()})
-                moments = optimiser_moments(tensors, f"{part}-moments", list(network.parameters()))
-                optimiser.load_state_dict({**optimiser.state_dict(), "state": moments})
+                restore_moments(optimiser, f"{part}-moments", tensors, list(network.parameters()))
             self._best = None if best is None else (float(state["best"]), best)
         except (LookupError, ValueError, TypeError, AttributeError, RuntimeError) as error:
             raise FormatError(f"{path} is no checkpoint of this training, or damaged") from error
         self.done, self.seconds, self.history = done, seconds, history
-
-
-class _NoNumberError(Exception):
-    """A loss, or its gradient, is not finite."""
 
 
 def _first_stages(identity: Any) -> Any:

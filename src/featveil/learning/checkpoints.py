@@ -46,10 +46,16 @@ def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     return tensors, state
 
 
-def optimiser_moments(
-    tensors: dict[str, Tensor], prefix: str, parameters: Sequence[Tensor]
-) -> dict[int, dict[str, Tensor]]:
-    """The state of Adam: what is stored under PREFIX.PLACE.KEY, laid out in memory as its `parameters` are.
+def stored_moments(prefix: str, optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """The state of Adam, by names PREFIX.PLACE.KEY."""
+    states: dict[int, dict[str, Tensor]] = optimiser.state_dict()["state"]
+    return {f"{prefix}.{place}.{key}": value for place, state in states.items() for key, value in state.items()}
+
+
+def restore_moments(
+    optimiser: torch.optim.Optimizer, prefix: str, tensors: dict[str, Tensor], parameters: Sequence[Tensor]
+) -> None:
+    """Go on with the state of Adam in `tensors`, laid out in memory as its `parameters` are.
 
     Raises ValueError unless that is all of it, or nothing, as before the first step.
     """
@@ -63,7 +69,7 @@ def optimiser_moments(
             moments.setdefault(int(place), {})[key] = torch.empty_like(like).copy_(value)
     if moments and (len(moments) < len(parameters) or any(state.keys() != _MOMENTS for state in moments.values())):
         raise ValueError(prefix)
-    return moments
+    optimiser.load_state_dict({**optimiser.state_dict(), "state": moments})
 
 
 def check_same(
@@ -79,13 +85,13 @@ def check_same(
     """
     known: dict[str, Any] = stored if isinstance(stored, dict) else {}
     for name, value in (dict.fromkeys(known) | now).items():
-        found = known.get(name)
-        if isinstance(value, dict) and isinstance(found, dict):
-            check_same(path, found, value, f"{within}{name}.", advice)
-        elif found != value:
+        before = known.get(name)
+        if isinstance(value, dict) and isinstance(before, dict):
+            check_same(path, before, value, f"{within}{name}.", advice)
+        elif before != value:
             option = _OPTIONS.get(name, "")
             raise InputError(
-                f"{path} was made with {within}{name} {_short(found)}, not {_short(value)}{option}: {advice}"
+                f"{path} was made with {within}{name} {_short(before)}, not {_short(value)}{option}: {advice}"
             )
 
 

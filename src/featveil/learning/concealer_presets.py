@@ -49,12 +49,12 @@ class Preset:
 
     def stated(self) -> dict[str, Any]:
         """For a checkpoint. What is as usual is not named, so that files from before there was a choice go on."""
-        made = asdict(self)
+        stated = asdict(self)
         if self.inverter == _USUAL:
-            del made["inverter"]
+            del stated["inverter"]
         if self.second_order == 1:
-            del made["second_order"]
-        return made
+            del stated["second_order"]
+        return stated
 
 
 PRESETS = {

@@ -20,7 +20,7 @@ FORMAT = "featveil-inverter-1"  # of files with a trained inverter
 STRIDES = (2, 4, 8, 16, 32)  # pixels of a cell on each level of the pyramid
 _GEOMETRY = 7  # two offsets within the finest cell; known or not, cosine, sine, scale, response
 _SMALLEST_COARSE = 1.0  # sigma in pixels; below it a keypoint is on the finest level only
-_USUAL = 1.5  # sigma in pixels, where it is not told
+_USUAL = 1.5  # sigma in pixels, where it is not known
 _LARGEST_RESPONSE = 1e6  # far beyond any detector's: in a file it may be anything
 
 
@@ -83,8 +83,8 @@ class Encoding:
 
     def reads_all(self, keypoints: Keypoints) -> bool:
         """Whether scale, orientation and response are read of `keypoints`: all of them, or none."""
-        told = (keypoints.scale, keypoints.orientation, keypoints.response)
-        return self.geometry != "positions" and all(values is not None for values in told)
+        more = (keypoints.scale, keypoints.orientation, keypoints.response)
+        return self.geometry != "positions" and all(values is not None for values in more)
 
     def rows(self, descriptors: Descriptors, keypoints: Keypoints, words: Float32 | None = None) -> Float32:
         """One row for each feature, (n, columns). Raises InputError for features of another encoding."""
@@ -92,18 +92,18 @@ class Encoding:
         return np.concatenate([_vectors(descriptors, words), self._geometry(keypoints)], axis=1)
 
     def _geometry(self, keypoints: Keypoints) -> Float32:
-        made = np.zeros((len(keypoints), _GEOMETRY), np.float32)
-        made[:, :2] = keypoints.xy / STRIDES[0] % 1 - 0.5
+        columns = np.zeros((len(keypoints), _GEOMETRY), np.float32)
+        columns[:, :2] = keypoints.xy / STRIDES[0] % 1 - 0.5
         if not self.reads_all(keypoints):
             if self.geometry == "full":
                 raise InputError("this inverter reads scale, orientation and response of keypoints: these lack some")
-            return made
+            return columns
         assert keypoints.scale is not None and keypoints.orientation is not None and keypoints.response is not None
         angle = np.deg2rad(keypoints.orientation)
         logarithm = np.log2(np.maximum(keypoints.scale, 0.1))
         response = 20 * np.clip(keypoints.response, -_LARGEST_RESPONSE, _LARGEST_RESPONSE)
-        made[:, 2:] = np.stack([np.ones_like(angle), np.cos(angle), np.sin(angle), logarithm - 1, response], axis=1)
-        return made
+        columns[:, 2:] = np.stack([np.ones_like(angle), np.cos(angle), np.sin(angle), logarithm - 1, response], axis=1)
+        return columns
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, for a file."""
@@ -123,7 +123,7 @@ def cells(keypoints: Keypoints, width: int, height: int, by_scale: bool) -> Inte
     Every keypoint is on the finest level, and on the level of its size; without `by_scale` all have one size.
     `width` and `height` are pixels, multiples of the coarsest stride; keypoints beyond the edge count as on it.
     """
-    made = np.empty((len(keypoints), len(STRIDES)), np.int64)
+    places = np.empty((len(keypoints), len(STRIDES)), np.int64)
     scale = keypoints.scale if by_scale and keypoints.scale is not None else np.full(len(keypoints), _USUAL)
     level = 1 + np.log2(np.maximum(scale, 0.1) / _SMALLEST_COARSE)
     for place, stride in enumerate(STRIDES):
@@ -131,8 +131,8 @@ def cells(keypoints: Keypoints, width: int, height: int, by_scale: bool) -> Inte
         x = np.clip(keypoints.xy[:, 0] / stride, 0, columns - 1).astype(np.int64)
         y = np.clip(keypoints.xy[:, 1] / stride, 0, rows - 1).astype(np.int64)
         there = np.clip(np.floor(level), 0, len(STRIDES) - 1) == place if place else np.ones(len(keypoints), bool)
-        made[:, place] = np.where(there, y * columns + x, rows * columns)
-    return made
+        places[:, place] = np.where(there, y * columns + x, rows * columns)
+    return places
 
 
 def canonical(subspaces: Subspaces) -> Float32:
@@ -146,8 +146,8 @@ def canonical(subspaces: Subspaces) -> Float32:
     nearest = offset - np.einsum("nij,nik,nk->nj", basis, basis, offset, optimize=True)
     # R Bt = U S Vt, and U Vt B is the basis: turning B by Q turns R Bt by Qt, and the product stays.
     left, _, right = np.linalg.svd(cosines(m, d) @ basis.transpose(0, 2, 1))
-    made = np.concatenate([nearest[:, None], left @ right @ basis], axis=1)
-    return np.asarray(made, np.float32).reshape(n, m + 1, d)
+    stack = np.concatenate([nearest[:, None], left @ right @ basis], axis=1)
+    return np.asarray(stack, np.float32).reshape(n, m + 1, d)
 
 
 def cosines(count: int, size: int) -> Float32:
@@ -167,8 +167,8 @@ def _vectors(descriptors: Descriptors, words: Float32 | None) -> Float32:
             known = 0 if words is None else len(words)
             if words is None or known != descriptors.codebook_size:
                 raise InputError(f"the codebook has {known} words, the sets are of {descriptors.codebook_size}")
-            found = _rooted(np.asarray(words[descriptors.words], np.float32))
-            return found.reshape(len(descriptors), descriptors.subset_size * words.shape[1])
+            vectors = _rooted(np.asarray(words[descriptors.words], np.float32))
+            return vectors.reshape(len(descriptors), descriptors.subset_size * words.shape[1])
     assert_never(descriptors)
 
 

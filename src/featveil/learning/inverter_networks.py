@@ -3,15 +3,23 @@
 A small MLP reads each feature; its output is scattered to grids of five sizes, and a U-shaped network paints. No dense
 map of descriptors is ever built. Two architectures (ninjadesc.txt, 5.2): "unet", pairs of convolutions, and "uresnet",
 bottlenecks of a ResNet in encoder and decoder.
+
+And rows at mean 0 and spread 1 for training, and networks that read them as they are afterwards. A concealer may send
+descriptors that hardly differ: all that they tell is in the last digits. A network that is trained on them as they are
+learns next to nothing, which is no privacy: whoever subtracts the mean sees the rest.
 """
 
+import copy
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, Self, cast, get_args
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from featveil.core.arrays import Float32
 from featveil.core.errors import InputError
 from featveil.learning.encodings import STRIDES
 
@@ -20,6 +28,7 @@ Architecture = Literal["unet", "uresnet"]
 WIDTHS = {"small": (24, 48, 96, 160, 224), "paper": (64, 128, 256, 512, 512)}
 _HIDDEN = 256
 SLOPE = 0.1
+_CONSTANT = 1e-6  # a column that varies less is left as it is
 
 
 class Inverter(nn.Module):
@@ -91,8 +100,8 @@ class Plain(nn.Module):
     def forward(self, grid: Tensor) -> Tensor:
         """Of the same shape."""
         inner = functional.leaky_relu(self.first(functional.leaky_relu(grid, SLOPE)), SLOPE)
-        made: Tensor = self.second(inner)
-        return grid + made
+        added: Tensor = self.second(inner)
+        return grid + added
 
 
 class Residual(nn.Module):
@@ -119,3 +128,51 @@ def _quieten(layer: nn.Module) -> None:
     """Let a block begin as nearly nothing but its way past."""
     with torch.no_grad():
         layer.get_parameter("weight").mul_(0.1)
+
+
+@dataclass(frozen=True, eq=False)
+class Standard:
+    """The `mean` (c,) and the `spread` (c,) of each column of rows."""
+
+    mean: Float32
+    spread: Float32
+
+    @classmethod
+    def of(cls, rows: Float32) -> Self:
+        """Those of `rows` (n, c); columns that do not vary keep their values."""
+        mean, spread = rows.mean(axis=0, dtype=np.float64), rows.std(axis=0, dtype=np.float64)
+        varies = spread > _CONSTANT
+        return cls(
+            np.where(varies, mean, 0).astype(np.float32),
+            np.where(varies, spread, 1).astype(np.float32),
+        )
+
+    def apply(self, rows: Float32) -> Float32:
+        """Rows (n, c) at this standard."""
+        return (rows - self.mean) / self.spread
+
+    def folded(self, network: Inverter) -> Inverter:
+        """The network that makes of rows as they are what `network` makes of standardised ones."""
+        folded = copy.deepcopy(network)
+        weight, bias = _first_layer(folded)
+        mean, spread = (torch.from_numpy(values.astype(np.float64)) for values in (self.mean, self.spread))
+        with torch.no_grad():
+            plain = weight.cpu().double() / spread
+            bias.copy_(bias.cpu().double() - plain @ mean)
+            weight.copy_(plain)
+        return folded
+
+    def unfold(self, network: Inverter) -> None:
+        """Let a network that was trained on rows as they are read standardised ones."""
+        weight, bias = _first_layer(network)
+        mean, spread = (torch.from_numpy(values.astype(np.float64)) for values in (self.mean, self.spread))
+        with torch.no_grad():
+            plain = weight.cpu().double()
+            bias.copy_(bias.cpu().double() + plain @ mean)
+            weight.copy_(plain * spread)
+
+
+def _first_layer(network: Inverter) -> tuple[torch.Tensor, torch.Tensor]:
+    first = network.reader[0]
+    assert isinstance(first, nn.Linear)
+    return first.weight, first.bias

@@ -47,13 +47,13 @@ class PatchNetwork:
 
     def describe(self, patches: Any) -> Float32:
         """Descriptors (n, 128) of uint8 patches (n, 64, 64), which are halved first."""
-        made = np.empty((len(patches), 128), np.float32)
+        described = np.empty((len(patches), 128), np.float32)
         with torch.inference_mode():
             for start in range(0, len(patches), _BATCH):
                 some = torch.from_numpy(np.array(patches[start : start + _BATCH], np.float32))[:, None]
                 small = functional.avg_pool2d(some, patches.shape[1] // _SIDE)
-                made[start : start + _BATCH] = self.module(small).numpy()
-        return made
+                described[start : start + _BATCH] = self.module(small).numpy()
+        return described
 
 
 def load_patch_network(name: str, weights: Path) -> PatchNetwork:
@@ -78,24 +78,24 @@ def _module(name: str) -> nn.Module:
         from kornia import feature
     except ImportError as error:
         raise MissingExtraError("kornia", "learning") from error
-    made: nn.Module = {"hardnet": feature.HardNet, "sosnet": feature.SOSNet}[name](pretrained=False)
-    return made
+    module: nn.Module = {"hardnet": feature.HardNet, "sosnet": feature.SOSNet}[name](pretrained=False)
+    return module
 
 
 def _state(path: Path) -> dict[str, Tensor]:
     """Tensors by name."""
     try:
         if path.suffix == ".safetensors":
-            found: Any = load_file(path)
+            loaded: Any = load_file(path)
         else:
-            found = torch.load(path, map_location="cpu", weights_only=True)
+            loaded = torch.load(path, map_location="cpu", weights_only=True)
     except SafetensorError as error:
         raise InputError(f"{path} is no safetensors file, or damaged") from error
     except Exception as error:  # torch raises whatever a damaged or hostile file makes its readers raise
         raise InputError(
             f"{path} holds no weights that can be read without running code: {type(error).__name__}"
         ) from error
-    state = found.get("state_dict", found) if isinstance(found, dict) else None
+    state = loaded.get("state_dict", loaded) if isinstance(loaded, dict) else None
     if not isinstance(state, dict) or not all(isinstance(key, str) for key in state):
         raise InputError(f"{path} holds no weights by name: give a state_dict")
     return state

@@ -50,10 +50,10 @@ def load_weights(path: Path) -> dict[str, Tensor]:
         loaded: Any = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises many kinds, of which none is promised
         raise FormatError(f"{path} is no file of weights alone, or damaged") from error
-    found = loaded.get("state_dict", loaded) if isinstance(loaded, dict) else None
-    if not isinstance(found, dict) or not all(isinstance(value, Tensor) for value in found.values()):
+    state = loaded.get("state_dict", loaded) if isinstance(loaded, dict) else None
+    if not isinstance(state, dict) or not all(isinstance(value, Tensor) for value in state.values()):
         raise FormatError(f"{path} holds something else than weights by name")
-    return found
+    return state
 
 
 def load_features(path: Path) -> nn.Module:
@@ -62,16 +62,16 @@ def load_features(path: Path) -> nn.Module:
     Raises as `load_weights` does, and FormatError for weights of another network or that are no numbers.
     """
     weights = load_weights(path)
-    made: nn.Module = _Vgg() if "features.0.weight" in weights else _Lite()
-    wanted = made.state_dict()
+    network: nn.Module = _Vgg() if "features.0.weight" in weights else _Lite()
+    wanted = network.state_dict()
     kept = {name: weights[name] for name in wanted if name in weights}
     missing = [name for name in wanted if name not in kept and not name.endswith("num_batches_tracked")]
     if missing or any(kept[name].shape != wanted[name].shape for name in kept):
         raise FormatError(f"{path} holds weights of another network than VGG16 or EfficientNet-lite0")
     if not all(value.isfinite().all() for value in kept.values()):
         raise FormatError(f"{path} holds weights that are no numbers")
-    made.load_state_dict(kept, strict=False)
-    return made.eval().requires_grad_(False)
+    network.load_state_dict(kept, strict=False)
+    return network.eval().requires_grad_(False)
 
 
 def _normalised(pictures: Tensor, scaling: _Scaling) -> Tensor:
@@ -146,5 +146,5 @@ class _LiteBlock(nn.Module):
     def forward(self, grid: Tensor) -> Tensor:
         inner = nn.functional.relu6(self._bn0(self._expand_conv(grid))) if self._expands else grid
         inner = nn.functional.relu6(self._bn1(self._depthwise_conv(inner)))
-        made: Tensor = self._bn2(self._project_conv(inner))
-        return grid + made if self._passes else made
+        projected: Tensor = self._bn2(self._project_conv(inner))
+        return grid + projected if self._passes else projected

@@ -14,15 +14,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from featveil.core.arrays import Float32, Integers
-from featveil.core.errors import FeatveilError, FormatError, InputError
+from featveil.core.errors import FormatError, InputError
 from featveil.core.files import locked
-from featveil.learning.checkpoints import check_same, load_checkpoint, optimiser_moments, save_checkpoint
+from featveil.learning.checkpoints import check_same, load_checkpoint, restore_moments, save_checkpoint, stored_moments
 from featveil.learning.encodings import STRIDES
-from featveil.learning.interrupts import whole_step
 from featveil.learning.inverter_networks import Inverter
+from featveil.learning.loop import Loop, Losses
 from featveil.learning.losses import Loss, luma, ssim
 
-_CLIP, _DECAY, _WARM_UP = 1.0, 0.995, 100
+_DECAY, _WARM_UP = 0.995, 100
+_REPORTED = 50  # steps that a reported loss is the mean of
 _SAVE_EVERY = 60.0  # seconds
 _LAST_PART = 0.25  # of the budget, over which the rate falls to zero
 _HISTORY = 3  # numbers of an entry: seconds, step, validation SSIM
@@ -113,7 +114,8 @@ class Trainer:
         )
         self.step, self.seconds, self.best_score, self.since_best = 0, 0.0, -1.0, 0
         self.history: list[list[float]] = []
-        self._whole = True  # no step is half-taken
+        self._saved = 0.0  # seconds that the checkpoint has
+        self._loop = Loop(checkpoint, self._save, self._is_due, lambda: f"{self.step} steps")
 
     def run(self, samples: Samples, report: Report = lambda progress: None) -> None:
         """Train until the budget is spent or validation stops gaining; Ctrl-C saves, so that the next run goes on.
@@ -127,25 +129,13 @@ class Trainer:
                 self._load()
                 if self._ended():
                     _log.warning("%s is of a finished training: nothing is added to it", self.checkpoint)
-            self._train(samples, report)
+            self._loop.run(lambda: self._advance(samples), self._ended, lambda losses: report(self._progress(losses)))
         self.network.load_state_dict(self.best)
 
-    def _train(self, samples: Samples, report: Report) -> None:
-        losses: list[float] = []
-        saved = self.seconds
-        try:
-            while not self._ended():
-                with whole_step():
-                    losses.append(self._advance(samples))
-                    if self.seconds - saved > _SAVE_EVERY:
-                        self._save()
-                        saved = self.seconds
-                report(Progress(self._spent(), self.step, float(np.mean(losses[-50:])), self.best_score))
-        finally:
-            if losses and self._whole:
-                self._save()
+    def _progress(self, losses: list[Losses]) -> Progress:
+        return Progress(self._spent(), self.step, float(np.mean(losses[-_REPORTED:])), self.best_score)
 
-    def _advance(self, samples: Samples) -> float:
+    def _advance(self, samples: Samples) -> Losses:
         """One step, and where one is due an evaluation, whose time is not counted; returns the loss."""
         began, before = time.monotonic(), self._spent()
         loss = self._step(samples.batch(self.step, self.settings.batch), before)
@@ -153,8 +143,10 @@ class Trainer:
         self.seconds += time.monotonic() - began
         if math.floor(before * self.settings.evaluations) < math.floor(self._spent() * self.settings.evaluations):
             self._evaluate(samples.validation)
-        self._whole = True
-        return loss
+        return (loss,)
+
+    def _is_due(self) -> bool:
+        return self.seconds - self._saved > _SAVE_EVERY
 
     def _ended(self) -> bool:
         return self._spent() >= 1 or self.since_best >= self.settings.patience
@@ -173,18 +165,7 @@ class Trainer:
         with reduced_precision(self.device):
             painted = self.network(rows, cells, frame)
         loss = self.loss(painted.float(), images)
-        self.optimiser.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        norm = torch.nn.utils.clip_grad_norm_(self.network.parameters(), _CLIP)
-        value = float(loss.detach())
-        if not math.isfinite(value + float(norm)):
-            kept = f"the last good state is in {self.checkpoint}" if self.step else "nothing was trained yet"
-            raise FeatveilError(
-                f"the loss or its gradient is no number after {self.step} steps: {kept}; train with a smaller rate and"
-                " under another name, from that state or anew"
-            )
-        self._whole = False
-        self.optimiser.step()
+        value = self._loop.update(self.optimiser, loss)
         decay = min(_DECAY, (1 + self.step) / (10 + self.step))
         for name, now in self.network.state_dict().items():
             self.average[name].lerp_(now, 1 - decay)
@@ -205,11 +186,10 @@ class Trainer:
         tensors = {f"network.{name}": value for name, value in self.network.state_dict().items()}
         tensors |= {f"average.{name}": value for name, value in self.average.items()}
         tensors |= {f"best.{name}": value for name, value in self.best.items()}
-        moments = self.optimiser.state_dict()["state"]
-        for place, state in moments.items():
-            tensors |= {f"moment.{place}.{key}": value for key, value in state.items()}
+        tensors |= stored_moments("moment", self.optimiser)
         state = {"identity": self.identity, **{key: getattr(self, key) for key in _STATE}}
         save_checkpoint(self.checkpoint, tensors, state)
+        self._saved = self.seconds
 
     def _load(self) -> None:
         tensors, state = load_checkpoint(self.checkpoint)
@@ -219,8 +199,7 @@ class Trainer:
             for part, target in (("network", network), ("average", self.average), ("best", self.best)):
                 for name, value in target.items():
                     _fill(value, tensors[f"{part}.{name}"])
-            moments = optimiser_moments(tensors, "moment", list(self.network.parameters()))
-            self.optimiser.load_state_dict({**self.optimiser.state_dict(), "state": moments})
+            restore_moments(self.optimiser, "moment", tensors, list(self.network.parameters()))
             for key, wanted in _STATE.items():
                 if not isinstance(state[key], wanted):
                     raise ValueError(key)
@@ -231,6 +210,7 @@ class Trainer:
         except (LookupError, ValueError, TypeError) as error:
             raise FormatError(f"{self.checkpoint} is no checkpoint of this training, or damaged") from error
         self.network.load_state_dict(network)
+        self._saved = self.seconds
 
 
 def _fill(target: Tensor, value: Tensor) -> Tensor:
@@ -246,7 +226,7 @@ def start_from(network: Inverter, path: Path) -> list[str]:
     or it is of another architecture, FormatError for a damaged one.
     """
     if path.suffix == ".onnx":
-        from featveil.learning.graphs import read_weights
+        from featveil.learning.exporting import read_weights
 
         try:
             stored = read_weights(path.read_bytes(), network)
@@ -254,7 +234,7 @@ def start_from(network: Inverter, path: Path) -> list[str]:
             raise FormatError(f"{path} is no inverter that a training can begin with, or damaged") from error
     else:
         tensors, state = load_checkpoint(path)
-        if isinstance(told := state.get("identity"), dict) and told.get("standardised"):
+        if isinstance(identity := state.get("identity"), dict) and identity.get("standardised"):
             raise InputError(f"{path} reads columns at a standard of its own: begin with the .onnx file that it made")
         stored = {name.removeprefix("best."): value for name, value in tensors.items() if name.startswith("best.")}
     fresh = []

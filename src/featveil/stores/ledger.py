@@ -6,21 +6,18 @@ Epsilons are kept as whole billionths, a cost rounded up and a budget down, so s
 
 import math
 import shlex
-import sqlite3
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from numbers import Real
 from pathlib import Path
 
-from featveil.core.errors import FeatveilError, FormatError, InputError, PrivacyError
+from featveil.core.errors import InputError, PrivacyError
 from featveil.core.features import PrivateFeatures
-from featveil.core.files import check_folder
+from featveil.stores.sqlite import storage_of
+from featveil.stores.storage import Connection, Rows, Schema, Storage, now
 
 KINDS = ("local-dp", "metric-dp")
 
-_APPLICATION, _VERSION = 0x66766C67, 1  # "fvlg", in the header of the file
 _UNITS = 10**9  # in an epsilon of 1
 _LARGEST = 10**9  # no budget is higher: it has 10^18 units, so no sum of costs within it leaves 64 bits
 _TABLE = """CREATE TABLE entries (
@@ -35,22 +32,26 @@ _TABLE = """CREATE TABLE entries (
   defense TEXT NOT NULL,
   label TEXT NOT NULL
 )"""
-_CREATION = (_TABLE, f"PRAGMA application_id = {_APPLICATION}", f"PRAGMA user_version = {_VERSION}")
-_INSERT = "INSERT INTO entries VALUES (NULL, strftime('%Y-%m-%dT%H:%M:%SZ', 'now'), ?, ?, ?, ?, ?, ?, ?, ?)"
-_HISTORY = """SELECT time, subject, event, kind, per_descriptor, features, units / 1e9, defense, label
-  FROM entries WHERE :subject IS NULL OR subject = :subject ORDER BY id"""
-_TOTALS = """SELECT sums.subject, sums.kind, budget.units, spent, releases FROM (
-    SELECT subject, kind, sum(units * (event = 'release')) AS spent, sum(event = 'release') AS releases,
-      max(id * (event = 'budget')) AS latest
-    FROM entries WHERE :subject IS NULL OR subject = :subject GROUP BY subject, kind
-  ) AS sums JOIN entries AS budget ON budget.id = latest ORDER BY sums.subject, sums.kind"""
-_PRAGMAS = (
-    "PRAGMA trusted_schema = OFF",
-    "PRAGMA synchronous = EXTRA",  # a commit outlives a power cut, the end of its journal included
-    "PRAGMA fullfsync = ON",  # macOS only, where a plain fsync stops at the drive's cache
+SCHEMA = Schema(
+    "ledger",
+    0x66766C67,  # "fvlg", in the header of the file
+    1,
+    (_TABLE,),
+    "restore it, as a new one forgets what was spent; if there never was one, make it with: featveil ledger set-budget"
+    " {name} SUBJECT EPSILON",
+    "restore it from a copy",
+    whole=True,  # a budget is compared with the sum of all rows
 )
-_BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-_DAMAGE = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_NOTADB)
+_INSERT = """INSERT INTO entries (time, subject, event, kind, per_descriptor, features, units, defense, label)
+  VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+_HISTORY = """SELECT time, subject, event, kind, per_descriptor, features, units, defense, label
+  FROM entries {where} ORDER BY id"""
+_TOTALS = """SELECT sums.subject, sums.kind, budget.units, spent, releases FROM (
+    SELECT subject, kind, sum(CASE event WHEN 'release' THEN units ELSE 0 END) AS spent,
+      sum(CASE event WHEN 'release' THEN 1 ELSE 0 END) AS releases,
+      max(CASE event WHEN 'budget' THEN id ELSE 0 END) AS latest
+    FROM entries {where} GROUP BY subject, kind
+  ) AS sums JOIN entries AS budget ON budget.id = latest ORDER BY sums.subject, sums.kind"""
 
 
 @dataclass(frozen=True)
@@ -84,12 +85,18 @@ class Entry:
 
 
 class Ledger:
-    """The ledger in the file `path`, which `set_budget` makes. It waits up to `wait` seconds for other processes."""
+    """The ledger in the file or the storage at `place`, which `set_budget` makes.
 
-    def __init__(self, path: str | Path, wait: float = 10.0) -> None:
-        if not 0 <= wait <= 3600:
-            raise InputError(f"wait must be 0 to 3600 seconds, got {wait}")
-        self.path, self.wait = Path(path), wait
+    Of a file it waits up to `wait` seconds for other processes.
+    """
+
+    def __init__(self, place: str | Path | Storage, wait: float = 10.0) -> None:
+        self.storage = storage_of(place, SCHEMA, wait)
+
+    @property
+    def path(self) -> Path:
+        """Where its file is."""
+        return Path(self.storage.name)
 
     def set_budget(self, subject: str, epsilon: float, kind: str = "local-dp") -> Balance:
         """Let `subject` spend `epsilon` of `kind` in all; 0 freezes it. What it has spent stays spent.
@@ -102,8 +109,8 @@ class Ledger:
         if isinstance(epsilon, bool) or not isinstance(epsilon, Real) or not 0 <= epsilon <= _LARGEST:
             raise InputError(f"a budget must be an epsilon of 0 to {_LARGEST:,}, got {epsilon!r}")
         units = math.floor(Fraction(float(epsilon)) * _UNITS)
-        with self._transaction("BEGIN IMMEDIATE", "no budget was changed", create=True) as connection:
-            connection.execute(_INSERT, (subject, "budget", kind, None, None, units, "", ""))
+        with self.storage.transaction(make=True, outcome="no budget was changed") as connection:
+            connection.execute(_INSERT, (now(), subject, "budget", kind, None, None, units, "", ""))
             _, spent, releases = _totals(connection, subject)[subject, kind]
         return _balance(subject, kind, units, spent, releases)
 
@@ -115,88 +122,16 @@ class Ledger:
         """What each subject (or the one named) has spent of each kind, sorted. Raises InputError or FormatError."""
         if subject is not None:
             _check_subject(subject)
-        with self._transaction("BEGIN", "nothing was read") as connection:
+        with self.storage.transaction(writes=False, outcome="nothing was read") as connection:
             return [_balance(*key, *totals) for key, totals in _totals(connection, subject).items()]
 
     def history(self, subject: str | None = None) -> list[Entry]:
         """All entries (or those of one subject), oldest first. Raises InputError or FormatError."""
         if subject is not None:
             _check_subject(subject)
-        with self._transaction("BEGIN", "nothing was read") as connection:
-            return [Entry(*row) for row in connection.execute(_HISTORY, {"subject": subject})]
-
-    @contextmanager
-    def _transaction(self, begin: str, outcome: str, create: bool = False) -> Iterator[sqlite3.Connection]:
-        """A checked connection inside one transaction, which is committed at the end of the block.
-
-        Closing the connection without that, for whatever reason, takes everything back.
-        """
-        new = self._is_missing(outcome, create)
-        address = f"{self.path.absolute().as_uri()}?mode={'rwc' if new else 'rw'}"
-        try:
-            with closing(sqlite3.connect(address, self.wait, isolation_level=None, uri=True)) as connection:
-                for statement in (*_PRAGMAS, begin):
-                    connection.execute(statement)
-                if new and connection.execute("SELECT 1 FROM sqlite_master").fetchone() is None:
-                    for statement in _CREATION:
-                        connection.execute(statement)
-                self._check(connection, outcome)
-                yield connection
-                connection.execute("COMMIT")
-        except (sqlite3.Error, OSError) as error:
-            raise self._refusal(error, outcome) from error
-        finally:
-            if new and self.path.is_file() and self.path.stat().st_size == 0:
-                self.path.unlink()
-
-    def _is_missing(self, outcome: str, create: bool) -> bool:
-        try:
-            size = self.path.stat().st_size
-        except (FileNotFoundError, NotADirectoryError) as error:
-            if create:
-                check_folder(self.path.parent)
-                return True
-            raise InputError(
-                f"ledger {self.path} does not exist, so {outcome}: restore it, as a new one forgets what was spent;"
-                f" if there never was one, make it with: {_command(self.path, 'SUBJECT')}"
-            ) from error
-        except (OSError, ValueError) as error:  # ValueError: a null character, which would end the name early
-            reason = getattr(error, "strerror", error)
-            raise InputError(f"cannot open ledger {self.path} ({reason}), so {outcome}") from error
-        if not self.path.is_file():
-            raise InputError(f"{self.path} is not a file, so {outcome}: name a ledger file")
-        if size == 0:  # a ledger that was cut to nothing must not start again at zero
-            raise FormatError(f"ledger {self.path} is empty, so {outcome}: restore it; delete it only if it is new")
-        return False
-
-    def _check(self, connection: sqlite3.Connection, outcome: str) -> None:
-        """Raise FormatError unless the file is a sound ledger of this version."""
-        (application,) = connection.execute("PRAGMA application_id").fetchone()
-        (version,) = connection.execute("PRAGMA user_version").fetchone()
-        if application != _APPLICATION:
-            raise FormatError(f"{self.path} is not a featveil ledger, so {outcome}: name another file")
-        if version != _VERSION:
-            raise FormatError(f"ledger {self.path} has version {version}, so {outcome}: update featveil")
-        # Anything beside the one table, such as a trigger, could take an entry back. SQLite reads a last page that
-        # was cut off as if it ended in zeros.
-        schema = connection.execute("SELECT sql FROM sqlite_master").fetchall()
-        (page,) = connection.execute("PRAGMA page_size").fetchone()
-        sound = connection.execute("PRAGMA quick_check(1)").fetchone() == ("ok",)
-        if schema != [(_TABLE,)] or self.path.stat().st_size % page or not sound:
-            raise self._damaged(outcome)
-
-    def _damaged(self, outcome: str) -> FormatError:
-        return FormatError(f"ledger {self.path} is damaged or no ledger at all, so {outcome}: restore it from a copy")
-
-    def _refusal(self, error: sqlite3.Error | OSError, outcome: str) -> FeatveilError:
-        # The last byte is the primary code. Text that cannot be decoded comes without any.
-        otherwise = sqlite3.SQLITE_IOERR if isinstance(error, OSError) else sqlite3.SQLITE_CORRUPT
-        code = getattr(error, "sqlite_errorcode", otherwise) & 0xFF
-        if code in _BUSY:
-            return InputError(f"another process holds ledger {self.path}, so {outcome}: try again later")
-        if code in _DAMAGE:
-            return self._damaged(outcome)
-        return InputError(f"cannot use ledger {self.path} ({error}), so {outcome}: check its permissions and the disk")
+        with self.storage.transaction(writes=False, outcome="nothing was read") as connection:
+            rows = _select(connection, _HISTORY, subject)
+            return [Entry(*(*about, units / _UNITS, defense, label)) for *about, units, defense, label in rows]
 
 
 @dataclass(frozen=True)
@@ -220,14 +155,14 @@ class Account:
         cost, claim = _cost(private), private.guarantee
         per_descriptor = None if claim.unit == "image" else claim.epsilon
         what = (per_descriptor, len(private), cost, _plain(private.defense.get("name", "")), _plain(label))
-        with self.ledger._transaction("BEGIN IMMEDIATE", "nothing was released") as connection:
+        with self.ledger.storage.transaction(outcome="nothing was released") as connection:
             totals = _totals(connection, self.subject).get((self.subject, claim.kind))
             remaining = self._remaining(totals, claim.kind, cost)
-            connection.execute(_INSERT, (self.subject, "release", claim.kind, *what))
+            connection.execute(_INSERT, (now(), self.subject, "release", claim.kind, *what))
         return remaining / _UNITS
 
     def _remaining(self, totals: tuple[int, int, int] | None, kind: str, cost: int) -> int:
-        command = _command(self.ledger.path, self.subject, kind)
+        command = _command(self.ledger.storage.name, self.subject, kind)
         if totals is None:
             raise PrivacyError(
                 f"{self.subject!r} has no {kind} budget, so nothing was released: set it with: {command}"
@@ -259,9 +194,16 @@ def _cost(private: PrivateFeatures) -> int:
     return math.ceil(Fraction(float(claim.epsilon)) * count * _UNITS)
 
 
-def _totals(connection: sqlite3.Connection, subject: str | None) -> dict[tuple[str, str], tuple[int, int, int]]:
+def _select(connection: Connection, query: str, subject: str | None) -> Rows:
+    """The rows of `query` about `subject`, or about everyone."""
+    if subject is None:
+        return connection.execute(query.format(where=""))
+    return connection.execute(query.format(where="WHERE subject = ?"), (subject,))
+
+
+def _totals(connection: Connection, subject: str | None) -> dict[tuple[str, str], tuple[int, int, int]]:
     """By subject and kind: units of the budget, units spent, number of releases."""
-    rows = connection.execute(_TOTALS, {"subject": subject})
+    rows = _select(connection, _TOTALS, subject)
     return {(name, kind): (budget, spent, releases) for name, kind, budget, spent, releases in rows}
 
 
@@ -283,6 +225,6 @@ def _text(units: int) -> str:
     return f"{units // _UNITS}.{units % _UNITS:09d}".rstrip("0").rstrip(".")
 
 
-def _command(path: Path, subject: str, kind: str = "local-dp") -> str:
+def _command(name: str, subject: str, kind: str = "local-dp") -> str:
     option = "" if kind == "local-dp" else f" --kind {kind}"
-    return f"featveil ledger set-budget {shlex.quote(str(path))} {shlex.quote(subject)} EPSILON{option}"
+    return f"featveil ledger set-budget {shlex.quote(name)} {shlex.quote(subject)} EPSILON{option}"

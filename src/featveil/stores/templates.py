@@ -4,73 +4,123 @@ A template is an affine subspace. A probe is a raw descriptor that stays on the 
 parallel to the template (`featveil.defenses.parallel`); both have the same distance from it, so one threshold serves.
 """
 
+import hashlib
 import json
 import math
-import sqlite3
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
+from featveil.core.arrays import Float32
 from featveil.core.descriptors import Points, Subspaces
-from featveil.core.errors import FormatError, InputError
-from featveil.core.features import Features, PrivateFeatures, check_kind
+from featveil.core.errors import FormatError, InputError, PrivacyError
+from featveil.core.features import Features, PrivateFeatures, Spec, check_kind
 from featveil.core.guarantees import Guarantee
 from featveil.distances import Gallery, pair_distances
-from featveil.stores.sqlite import SqliteFile
-from featveil.stores.template_records import (
-    Calibration,
-    Settings,
-    Verdict,
-    check_name,
-    check_network,
-    check_parallel,
-    digest_of,
-    encoded,
-)
+from featveil.stores.sqlite import storage_of
+from featveil.stores.storage import Connection, Schema, Storage, now
 
-__all__ = ["Calibration", "Settings", "TemplateStore", "Verdict"]
-
-_APPLICATION, _VERSION = 0x66767473, 1  # "fvts", in the header of the file
-_TABLES = (
-    "CREATE TABLE settings (kind TEXT NOT NULL, size INTEGER NOT NULL, model TEXT, defense TEXT NOT NULL, among TEXT)",
-    "CREATE TABLE templates (id INTEGER PRIMARY KEY, person TEXT NOT NULL UNIQUE, template BLOB NOT NULL,"
-    " digest BLOB NOT NULL, time TEXT NOT NULL)",
-    "CREATE TABLE calibrations (id INTEGER PRIMARY KEY, far REAL NOT NULL, threshold REAL NOT NULL,"
-    " strangers INTEGER NOT NULL, mated INTEGER NOT NULL, true_accept_rate REAL NOT NULL, time TEXT NOT NULL)",
+SCHEMA = Schema(
+    "template store",
+    0x66767473,  # "fvts", in the header of the file
+    1,
+    (
+        "CREATE TABLE settings"
+        " (kind TEXT NOT NULL, size INTEGER NOT NULL, model TEXT, defense TEXT NOT NULL, among TEXT)",
+        "CREATE TABLE templates (id INTEGER PRIMARY KEY, person TEXT NOT NULL UNIQUE, template BLOB NOT NULL,"
+        " digest BLOB NOT NULL, time TEXT NOT NULL)",
+        "CREATE TABLE calibrations (id INTEGER PRIMARY KEY, far REAL NOT NULL, threshold REAL NOT NULL,"
+        " strangers INTEGER NOT NULL, mated INTEGER NOT NULL, true_accept_rate REAL NOT NULL, time TEXT NOT NULL)",
+    ),
+    "make it with featveil face create",
+    "restore it from a copy",
 )
-_NOW = "strftime('%Y-%m-%dT%H:%M:%SZ', 'now')"
+_SET = "INSERT INTO settings (kind, size, model, defense, among) VALUES (?, ?, ?, ?, ?)"
+_SETTINGS = "SELECT kind, size, defense, model, among FROM settings"
+_ENROLL = "INSERT INTO templates (person, template, digest, time) VALUES (?, ?, ?, ?)"
+_REVOKE = "DELETE FROM templates WHERE person = ?"
+_PEOPLE = "SELECT person FROM templates ORDER BY id"
+_IS_ENROLLED = "SELECT 1 FROM templates WHERE person = ?"
+_TEMPLATE = "SELECT person, template, digest FROM templates WHERE person = ?"
+_TEMPLATES = "SELECT person, template, digest FROM templates ORDER BY id"
+_CALIBRATE = """INSERT INTO calibrations (far, threshold, strangers, mated, true_accept_rate, time)
+  VALUES (?, ?, ?, ?, ?, ?)"""
+_CALIBRATION = """SELECT far, threshold, strangers, mated, true_accept_rate
+  FROM calibrations ORDER BY id DESC LIMIT 1"""
+
 _LARGEST_SIZE, _LARGEST_DIMENSION = 65_536, 4096
 _BATCH = 1000  # templates of a transaction
+_PARALLEL = 1e-3  # how far a direction of a probe may point out of those of the template
+_LONGEST_NAME = 200
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What all templates of a store share. `among` is where the faces are that they are hidden among, if known."""
+
+    kind: str
+    size: int
+    defense: Spec
+    model: str | None = None
+    among: str | None = None
+
+    @property
+    def dimension(self) -> int:
+        """Of the subspaces."""
+        return int(str(self.defense["dimension"]))
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """A threshold that accepted a share of at most `far` of `strangers` pairs, and what it did to `mated` ones."""
+
+    far: float
+    threshold: float
+    strangers: int
+    mated: int
+    true_accept_rate: float
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How far a probe is from a template; `accepted` is None where the store has no threshold yet."""
+
+    person: str
+    distance: float
+    threshold: float | None
+
+    @property
+    def accepted(self) -> bool | None:
+        """Whether the probe is that person."""
+        return None if self.threshold is None else self.distance <= self.threshold
 
 
 class TemplateStore:
-    """The store in the file `path`, which `create` makes. It waits up to `wait` seconds for other processes."""
+    """The store in the file or the storage at `place`, which `create` makes.
 
-    def __init__(self, path: str | Path, wait: float = 10.0) -> None:
-        missing, damaged = "make it with featveil face create", "restore it from a copy"
-        self._file = SqliteFile(Path(path), "template store", _APPLICATION, _VERSION, _TABLES, missing, damaged, wait)
+    Of a file it waits up to `wait` seconds for other processes.
+    """
+
+    def __init__(self, place: str | Path | Storage, wait: float = 10.0) -> None:
+        self._storage = storage_of(place, SCHEMA, wait)
 
     @classmethod
-    def create(cls, path: str | Path, settings: Settings) -> Self:
-        """A new store; raises InputError where the file exists, and for a defense that makes no subspaces."""
+    def create(cls, place: str | Path | Storage, settings: Settings) -> Self:
+        """A new store; raises InputError where there is one, and for a defense that makes no subspaces."""
         check_kind(settings.kind)
         dimension = settings.defense.get("dimension")
         if type(dimension) is not int or not 2 <= dimension < settings.size <= _LARGEST_SIZE:
             raise InputError(f"templates of size {settings.size} are subspaces of dimension 2 or more, below it")
         if dimension > _LARGEST_DIMENSION:
             raise InputError(f"the dimension of templates is at most {_LARGEST_DIMENSION}, got {dimension}")
-        store = cls(path)
-        store._file.reserve()
+        store = cls(place)
         values = settings.kind, settings.size, settings.model, json.dumps(settings.defense), settings.among
-        try:
-            with store._file.transaction(new=True) as connection:
-                store._file.fill(connection)
-                connection.execute("INSERT INTO settings VALUES (?, ?, ?, ?, ?)", values)
-        except BaseException:
-            store._file.path.unlink(missing_ok=True)
-            raise
+        with store._storage.create() as connection:
+            connection.execute(_SET, values)
         return store
 
     def settings(self) -> Settings:
@@ -81,17 +131,17 @@ class TemplateStore:
     def people(self) -> list[str]:
         """Everyone enrolled, in the order of their enrolment."""
         with self._reading() as connection:
-            people = [person for (person,) in connection.execute("SELECT person FROM templates ORDER BY id")]
+            people = [person for (person,) in connection.execute(_PEOPLE)]
         if not all(type(person) is str for person in people):
-            raise self._file.damage()
+            raise self._storage.damage()
         return people
 
     def check_new(self, faces: Iterable[tuple[str, Features]]) -> None:
         """Raise InputError for people that `enroll` would refuse, before anything is spent on their templates."""
         settings, enrolled = self.settings(), set(self.people())
         for person, features in faces:
-            check_name(person)
-            check_network(features, settings)
+            _check_name(person)
+            _check_network(features, settings)
             if person in enrolled:
                 raise _enrolled_already(person)
 
@@ -103,23 +153,21 @@ class TemplateStore:
         """
         added = 0
         for part in _parts(templates):
-            with self._file.transaction() as connection:
+            with self._storage.transaction() as connection:
                 settings = self._settings(connection)
                 for person, private in part:
-                    blob = encoded(person, private, settings)
-                    values = person, blob, digest_of(person, blob)
-                    try:
-                        connection.execute(f"INSERT INTO templates VALUES (NULL, ?, ?, ?, {_NOW})", values)
-                    except sqlite3.IntegrityError as error:
-                        raise _enrolled_already(person) from error
+                    blob = _encoded(person, private, settings)
+                    if connection.execute(_IS_ENROLLED, (person,)).fetchone() is not None:
+                        raise _enrolled_already(person)
+                    connection.execute(_ENROLL, (person, blob, digest_of(person, blob), now()))
             added += len(part)
         return added
 
     def revoke(self, person: str) -> None:
         """Delete someone's template, also from the file's free pages; raises InputError for someone unknown."""
         self._check_text(person)
-        with self._file.transaction() as connection:
-            if connection.execute("DELETE FROM templates WHERE person = ?", (person,)).rowcount == 0:
+        with self._storage.transaction() as connection:
+            if connection.execute(_REVOKE, (person,)).rowcount == 0:
                 raise self._unknown(person)
 
     def template(self, person: str) -> PrivateFeatures:
@@ -127,12 +175,10 @@ class TemplateStore:
         self._check_text(person)
         with self._reading() as connection:
             settings = self._settings(connection)
-            found = connection.execute(
-                "SELECT person, template, digest FROM templates WHERE person = ?", (person,)
-            ).fetchall()
-        if not found:
+            rows = connection.execute(_TEMPLATE, (person,)).fetchall()
+        if not rows:
             raise self._unknown(person)
-        descriptors = self._decoded(found, settings)
+        descriptors = self._decoded(rows, settings)
         return PrivateFeatures(descriptors, settings.kind, settings.defense, Guarantee("empirical"))
 
     def verify(self, person: str, probe: Features | PrivateFeatures) -> Verdict:
@@ -143,13 +189,12 @@ class TemplateStore:
         enrolled, values = self.template(person), self._probe(probe)
         assert isinstance(enrolled.descriptors, Subspaces)
         if isinstance(values, Subspaces):
-            check_parallel(values, enrolled.descriptors)
+            _check_parallel(values, enrolled.descriptors)
             # Parallel subspaces are equally far everywhere. Nearly parallel ones meet: their distance says nothing.
             values = Points(values.offset)
         zero = np.zeros(1, np.int64)
         distance = float(pair_distances(values, enrolled.descriptors, zero, zero)[0])
-        found = self.calibration()
-        return Verdict(person, distance, None if found is None else found.threshold)
+        return Verdict(person, distance, self._threshold())
 
     def identify(self, probe: Features, most: int = 5) -> list[Verdict]:
         """The `most` enrolled people whose templates are nearest to `probe`, nearest first.
@@ -159,8 +204,7 @@ class TemplateStore:
         if not isinstance(probe, Features):
             raise InputError("only raw probes are identified, on the device that compares them: verify private ones")
         values, (people, gallery) = self._probe(probe), self.gallery()
-        found = self.calibration()
-        threshold = None if found is None else found.threshold
+        threshold = self._threshold()
         nearest = gallery.nearest(values, max(1, min(most, len(people))))
         chosen = zip(nearest.indices[0], nearest.distances[0], strict=True)
         return [Verdict(people[index], float(away), threshold) for index, away in chosen if index >= 0]
@@ -169,77 +213,74 @@ class TemplateStore:
         """Everyone, and their templates ready to be searched many times; raises InputError where there is nobody."""
         with self._reading() as connection:
             settings = self._settings(connection)
-            found = connection.execute("SELECT person, template, digest FROM templates ORDER BY id").fetchall()
-        if not found:
-            raise InputError(f"nobody is enrolled in {self._file.path}")
-        return [person for person, _, _ in found], Gallery(self._decoded(found, settings))
+            rows = connection.execute(_TEMPLATES).fetchall()
+        if not rows:
+            raise InputError(f"nobody is enrolled in {self._storage.name}")
+        return [person for person, _, _ in rows], Gallery(self._decoded(rows, settings))
 
     def calibration(self) -> Calibration | None:
         """The latest calibration, or None."""
-        query = "SELECT far, threshold, strangers, mated, true_accept_rate FROM calibrations ORDER BY id DESC LIMIT 1"
         with self._reading() as connection:
-            found = connection.execute(query).fetchone()
-        if found is None:
+            values = connection.execute(_CALIBRATION).fetchone()
+        if values is None:
             return None
-        if not all(isinstance(value, int | float) and math.isfinite(value) for value in found):
-            raise self._file.damage()
-        return Calibration(*found)
+        if not all(isinstance(value, int | float) and math.isfinite(value) for value in values):
+            raise self._storage.damage()
+        return Calibration(*values)
 
     def calibrate(self, calibration: Calibration) -> None:
         """Use this threshold from now on."""
-        values = (
-            calibration.far,
-            calibration.threshold,
-            calibration.strangers,
-            calibration.mated,
-            calibration.true_accept_rate,
-        )
+        values = astuple(calibration)
         if not all(math.isfinite(value) for value in values):
             raise InputError(f"a calibration is made of finite numbers, got a threshold of {calibration.threshold}")
-        with self._file.transaction() as connection:
-            connection.execute(f"INSERT INTO calibrations VALUES (NULL, ?, ?, ?, ?, ?, {_NOW})", values)
+        with self._storage.transaction() as connection:
+            connection.execute(_CALIBRATE, (*values, now()))
 
-    def _reading(self) -> Any:
-        return self._file.transaction("BEGIN")
+    def _threshold(self) -> float | None:
+        calibration = self.calibration()
+        return None if calibration is None else calibration.threshold
 
-    def _settings(self, connection: sqlite3.Connection) -> Settings:
-        found = connection.execute("SELECT kind, size, defense, model, among FROM settings").fetchall()
+    def _reading(self) -> AbstractContextManager[Connection]:
+        return self._storage.transaction(writes=False)
+
+    def _settings(self, connection: Connection) -> Settings:
+        rows = connection.execute(_SETTINGS).fetchall()
         try:
-            ((kind, size, defense, model, among),) = found
-            made = Settings(kind, size, json.loads(defense), model, among)
-            check_kind(made.kind)
-            known = type(made.defense["name"]) is str and all(
+            ((kind, size, defense, model, among),) = rows
+            settings = Settings(kind, size, json.loads(defense), model, among)
+            check_kind(settings.kind)
+            known = type(settings.defense["name"]) is str and all(
                 type(text) in (str, type(None)) for text in (model, among)
             )
-            if not known or type(size) is not int or not 2 <= made.dimension < size <= _LARGEST_SIZE:
-                raise self._file.damage()
+            if not known or type(size) is not int or not 2 <= settings.dimension < size <= _LARGEST_SIZE:
+                raise self._storage.damage()
         except (ValueError, TypeError, KeyError, RecursionError) as error:
-            raise self._file.damage() from error
-        return made
+            raise self._storage.damage() from error
+        return settings
 
-    def _decoded(self, found: list[tuple[str, bytes, bytes]], settings: Settings) -> Subspaces:
+    def _decoded(self, stored: list[tuple[str, bytes, bytes]], settings: Settings) -> Subspaces:
         """Templates as they were stored; raises FormatError where one of them was changed."""
         rows = settings.dimension + 1
-        for person, blob, digest in found:
+        for person, blob, digest in stored:
             if type(person) is not str:
-                raise self._file.damage()
+                raise self._storage.damage()
             whole = type(blob) is bytes and len(blob) == 4 * rows * settings.size
             if not whole or digest != digest_of(person, blob):
                 raise FormatError(
-                    f"the template of {person!r:.80} in {self._file.path} is damaged: restore the store from a copy,"
+                    f"the template of {person!r:.80} in {self._storage.name} is damaged: restore the store from a copy,"
                     " or revoke it and enroll again"
                 )
-        stack = np.frombuffer(b"".join(blob for _, blob, _ in found), "<f4").reshape(len(found), rows, settings.size)
+        stack = np.frombuffer(b"".join(blob for _, blob, _ in stored), "<f4").reshape(len(stored), rows, settings.size)
         try:
             return Subspaces(stack[:, 0], stack[:, 1:])
         except InputError as error:
-            raise self._file.damage() from error
+            raise self._storage.damage() from error
 
     def _probe(self, probe: Features | PrivateFeatures) -> Points | Subspaces:
         descriptors = probe.descriptors
         if len(probe) != 1 or not isinstance(descriptors, Points | Subspaces):
             raise InputError(f"a probe is one descriptor, raw or lifted, got {len(probe)}")
-        check_network(probe, self.settings())
+        _check_network(probe, self.settings())
         return descriptors
 
     def _check_text(self, person: str) -> None:
@@ -250,7 +291,7 @@ class TemplateStore:
             raise self._unknown(person) from error
 
     def _unknown(self, person: str) -> InputError:
-        return InputError(f"{person!r:.80} is not enrolled in {self._file.path}")
+        return InputError(f"{person!r:.80} is not enrolled in {self._storage.name}")
 
 
 def _parts(templates: Iterable[tuple[str, PrivateFeatures]]) -> Iterator[list[tuple[str, PrivateFeatures]]]:
@@ -266,3 +307,50 @@ def _parts(templates: Iterable[tuple[str, PrivateFeatures]]) -> Iterator[list[tu
 
 def _enrolled_already(person: str) -> InputError:
     return InputError(f"{person!r} is enrolled already: revoke that template first, then enroll again")
+
+
+def _encoded(person: str, private: PrivateFeatures, settings: Settings) -> bytes:
+    """The bytes of a template: offset and basis; raises InputError where it does not belong to the store."""
+    _check_name(person)
+    if not isinstance(private, PrivateFeatures):
+        raise PrivacyError("only private templates are stored: lift the descriptor first")
+    descriptors = private.descriptors
+    if len(private) != 1 or not isinstance(descriptors, Subspaces):
+        raise InputError(f"a template is one lifted descriptor, got {len(private)}")
+    _check_network(private, settings)
+    if private.defense != settings.defense:
+        raise InputError("the store holds templates of another defense: lift with the settings of the store")
+    stack: Float32 = np.concatenate([descriptors.offset[:, None], descriptors.basis], axis=1)
+    return stack.astype("<f4").tobytes()
+
+
+def _check_name(person: str) -> None:
+    """Raise InputError for what cannot be someone's name."""
+    if not isinstance(person, str) or not (
+        0 < len(person) <= _LONGEST_NAME and person.isprintable() and person.strip()
+    ):
+        raise InputError(f"a person is named by 1 to {_LONGEST_NAME} printable characters, got {person!r:.80}")
+
+
+def _check_network(features: Features | PrivateFeatures, settings: Settings) -> None:
+    """Raise InputError for a descriptor of another network, or of another size."""
+    size = features.descriptors.size if isinstance(features.descriptors, Points | Subspaces) else 0
+    if features.kind != settings.kind or size != settings.size:
+        raise InputError(
+            f"the store holds templates of {settings.kind} (size {settings.size}), this one is of {features.kind}"
+            f" (size {size}): describe it by the same network"
+        )
+
+
+def digest_of(person: str, blob: bytes) -> bytes:
+    """What tells that a template, or whose it is, was changed."""
+    return hashlib.sha256(person.encode() + b"\0" + blob).digest()
+
+
+def _check_parallel(probe: Subspaces, enrolled: Subspaces) -> None:
+    """Raise InputError unless `probe` has the directions of `enrolled`."""
+    if probe.dimension == enrolled.dimension:
+        own, theirs = probe.basis[0].astype(np.float64), enrolled.basis[0].astype(np.float64)
+        if np.abs(own - (own @ theirs.T) @ theirs).max() <= _PARALLEL:
+            return
+    raise InputError("a private probe must be parallel to the template of whom it claims to be: lift it along that one")

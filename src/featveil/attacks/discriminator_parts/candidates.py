@@ -80,8 +80,8 @@ def find_candidates(
     for first in range(0, n, step):
         part = np.arange(first, min(first + step, n))
         circles = _Circles.of(subspaces.take(part))
-        found = circles.search(circles.anywhere(starts, rng), prior)
-        values[part], valid[part], share[part] = _merged(found, energy(found, prior), count)
+        ends = circles.search(circles.anywhere(starts, rng), prior)
+        values[part], valid[part], share[part] = _merged(ends, energy(ends, prior), count)
     return Candidates(values, valid, share)
 
 
@@ -176,9 +176,9 @@ def _merged(values: Float64, energies: Float64, count: int) -> tuple[Float64, ND
         same[:, place] = False
         alive &= ~same
     first = np.argsort(~alive, axis=1, kind="stable")[:, :count]
-    made = np.repeat(values[:, :1], count, axis=1), np.zeros((n, count), np.bool_), np.zeros((n, count))
+    merged = np.repeat(values[:, :1], count, axis=1), np.zeros((n, count), np.bool_), np.zeros((n, count))
     wide = slice(0, first.shape[1])
-    made[0][:, wide] = np.take_along_axis(values, first[..., None], axis=1)
-    made[1][:, wide] = np.take_along_axis(alive, first, axis=1)
-    made[2][:, wide] = np.take_along_axis(share, first, axis=1)
-    return made
+    merged[0][:, wide] = np.take_along_axis(values, first[..., None], axis=1)
+    merged[1][:, wide] = np.take_along_axis(alive, first, axis=1)
+    merged[2][:, wide] = np.take_along_axis(share, first, axis=1)
+    return merged

@@ -87,13 +87,13 @@ class _Likeness:
 
 
 def _kernel(rows: Float32, columns: Float32) -> Float32:
-    made = rows @ columns.T
-    made *= -2  # in place from here on: it is the largest array of the attack
-    made += (rows**2).sum(axis=1)[:, None]
-    made += (columns**2).sum(axis=1)
-    np.maximum(made, 0, out=made)
-    made /= -2 * _WIDTH**2
-    return np.asarray(np.exp(made, out=made))
+    kernel = rows @ columns.T
+    kernel *= -2  # in place from here on: it is the largest array of the attack
+    kernel += (rows**2).sum(axis=1)[:, None]
+    kernel += (columns**2).sum(axis=1)
+    np.maximum(kernel, 0, out=kernel)
+    kernel /= -2 * _WIDTH**2
+    return np.asarray(np.exp(kernel, out=kernel))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -123,9 +123,9 @@ class _Neighbours:
 
     def evidence(self, belief: Float64) -> Float64:
         """Log likelihood (n, c) of what the neighbours are believed to be, given each candidate."""
-        told = np.log(np.maximum((np.exp(self.gain) @ belief[self.second][..., None])[..., 0], 1e-30))
+        message = np.log(np.maximum((np.exp(self.gain) @ belief[self.second][..., None])[..., 0], 1e-30))
         total = np.zeros_like(belief)
-        np.add.at(total, self.first, told)
+        np.add.at(total, self.first, message)
         return total
 
 

@@ -132,8 +132,8 @@ class Ranker:
             gradient = inputs[rows, real].sum(axis=0) - np.einsum("nc,ncf->f", chances, inputs)
             return _WEIGHT_DECAY / 2 * weights @ weights - likelihood, _WEIGHT_DECAY * weights - gradient
 
-        found: Any = minimize(loss, blank.weights, jac=True, method="L-BFGS-B", options={"maxiter": 300})
-        return cls(blank.mean, blank.spread, found.x)
+        optimum: Any = minimize(loss, blank.weights, jac=True, method="L-BFGS-B", options={"maxiter": 300})
+        return cls(blank.mean, blank.spread, optimum.x)
 
     def scores(self, statistics: Float64, valid: NDArray[np.bool_]) -> Float64:
         """Log odds (n, c), up to a constant of each list; very low where there is no point."""

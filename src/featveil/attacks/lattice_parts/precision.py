@@ -27,9 +27,9 @@ def search(count: int, precision: float | None, find: Callable[[int, float], Fou
     best: list[Found | None] = [None] * len(first)
     chosen = SINGLE
     for level in (SINGLE, HALF) if precision is None else (precision,):
-        found = [find(row, level) for row in first]
-        if _hits(found) > _hits(best):
-            best, chosen = found, level
+        answers = [find(row, level) for row in first]
+        if _hits(answers) > _hits(best):
+            best, chosen = answers, level
         if _hits(best) > len(first) / 2:
             break
     if _hits(best) == 0:
@@ -37,5 +37,5 @@ def search(count: int, precision: float | None, find: Callable[[int, float], Fou
     return best + [find(row, chosen) for row in range(len(first), count)]
 
 
-def _hits(found: list[Found | None]) -> int:
-    return sum(one is not None for one in found)
+def _hits(answers: list[Found | None]) -> int:
+    return sum(one is not None for one in answers)

@@ -64,7 +64,7 @@ def canonical_features(seen: Flats) -> Float32:
     d = seen.size
     rows, columns = np.triu_indices(d)
     factors = np.where(rows == columns, 1.0, np.sqrt(2)).astype(np.float32)
-    made = np.empty((len(seen), d + len(rows)), np.float32)
+    features = np.empty((len(seen), d + len(rows)), np.float32)
     for start in range(0, len(seen), _CHUNK):
         part = slice(start, start + _CHUNK)
         basis = seen.basis[part].astype(np.float64)
@@ -72,11 +72,11 @@ def canonical_features(seen: Flats) -> Float32:
         spanning = np.concatenate([basis, offset[:, None]], axis=1)
         orthonormalise(spanning)
         projector = spanning.transpose(0, 2, 1) @ spanning
-        made[part, :d] = offset
-        made[part, d:] = projector[:, rows, columns] * factors
+        features[part, :d] = offset
+        features[part, d:] = projector[:, rows, columns] * factors
     # Both parts alike in how much they vary, else the larger one would be all that is looked at.
-    made[:, :d] *= 3 * np.sqrt(seen.dimension + 1)
-    return made
+    features[:, :d] *= 3 * np.sqrt(seen.dimension + 1)
+    return features
 
 
 def _fitted(features: Float32, many: list[Integers]) -> list[tuple[Float64, Float64, Float64]]:
@@ -89,7 +89,7 @@ def _fitted(features: Float32, many: list[Integers]) -> list[tuple[Float64, Floa
     centred = features.astype(np.float64) - middle
     lengths, axes = np.linalg.eigh(centred @ centred.T)
     scale = max(float(lengths.sum()) / len(lengths), 1e-12)
-    made = []
+    models = []
     for labels in many:
         targets = np.eye(int(labels.max()) + 1)[labels]
         usual = targets.mean(axis=0)
@@ -103,5 +103,5 @@ def _fitted(features: Float32, many: list[Integers]) -> list[tuple[Float64, Floa
             right = float((left_out.argmax(axis=1) == labels).mean())
             if right > best:
                 best, chosen = right, solved
-        made.append((centred.T @ chosen, middle, usual))
-    return made
+        models.append((centred.T @ chosen, middle, usual))
+    return models

@@ -69,7 +69,7 @@ def meeting_point(logins: Sequence[Subspaces], population: Population) -> Float6
 def varying_part(logins: Sequence[Subspaces], population: Population) -> tuple[Float64, NDArray[np.bool_]]:
     """What hides behind confounders that all logins share (n, d), and for whom there are any (n,)."""
     values = np.tile(population.mean, (len(logins[0]), 1))
-    found = np.zeros(len(values), np.bool_)
+    answered = np.zeros(len(values), np.bool_)
     parts = [_upright(login) for login in logins]
     for person in range(len(values)):
         bases = np.array([basis[person] for basis, _ in parts])
@@ -77,8 +77,8 @@ def varying_part(logins: Sequence[Subspaces], population: Population) -> tuple[F
         guess = _beside_shared(bases, offsets)
         if guess is not None:
             values[person] += guess
-            found[person] = True
-    return values, found
+            answered[person] = True
+    return values, answered
 
 
 def _beside_shared(bases: Float64, offsets: Float64) -> Float64 | None:

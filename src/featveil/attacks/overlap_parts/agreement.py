@@ -76,8 +76,8 @@ class Agreement:
 
     def _misfit(self, predicted: Float32) -> Float32:
         """How far each prediction, stretched at will, stays from the first's subspace, as a share (p,)."""
-        found = np.empty(len(predicted), np.float32)
-        for begin in range(0, len(found), _CHUNK):
+        misfits = np.empty(len(predicted), np.float32)
+        for begin in range(0, len(misfits), _CHUNK):
             part = slice(begin, begin + _CHUNK)
             rows, weights = self.overlaps.first[part], self.weights[part]
             directions = np.concatenate([self.basis[rows], -predicted[part][:, None]], axis=1)
@@ -89,8 +89,8 @@ class Agreement:
             steps = np.linalg.solve(system, side)[..., 0].astype(np.float32)
             left = nearest_origin + (steps[:, None] @ directions)[:, 0]
             met = nearest_origin + (steps[:, None, :-1] @ self.basis[rows])[:, 0]
-            found[part] = (weights * left**2).sum(axis=1) / np.maximum((weights * met**2).sum(axis=1), 1e-6)
-        return found
+            misfits[part] = (weights * left**2).sum(axis=1) / np.maximum((weights * met**2).sum(axis=1), 1e-6)
+        return misfits
 
     def _fit(self, target: Float32, weights: Float32) -> Float32:
         """The point of each subspace nearest to `target` by `weights` (both (n, d)), then put on the sphere."""

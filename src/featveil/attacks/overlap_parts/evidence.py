@@ -58,7 +58,7 @@ class Evidence:
         """
         mine, theirs = angles
         count, hypotheses = mine.shape
-        found = np.empty((count, hypotheses), np.float32)
+        ratios = np.empty((count, hypotheses), np.float32)
         step = max(1, _CHUNK // hypotheses)
         for start in range(0, count, step):
             part = slice(start, start + step)
@@ -71,8 +71,8 @@ class Evidence:
             predicted = carry(taken, cells, turn_bins(own - other))
             shape = (len(rows[part]), hypotheses)
             weight = np.clip(weight, 0, 1).reshape(*shape, CELLS)
-            found[part] = self._ratio(rows[part], predicted.reshape(*shape, CELLS * BINS), weight)
-        return found
+            ratios[part] = self._ratio(rows[part], predicted.reshape(*shape, CELLS * BINS), weight)
+        return ratios
 
     def _ratio(self, rows: Integers, predicted: Float32, weight: Float32) -> Float64:
         """Log-likelihood ratio (g, h) of predictions (g, h, 128) with weights (g, h, 16) to the mean alone."""

@@ -92,10 +92,10 @@ def _candidates(keypoints: Keypoints, neighbours: int) -> tuple[Integers, Intege
         width = _CELL * 2 ** (level / 2 + 0.25)
         places = np.column_stack([keypoints.xy / width, logs * 2])
         count = min(3 * neighbours + 1, len(near))
-        far, found = cKDTree(places[near]).query(places[mine], k=np.arange(1, count + 1), distance_upper_bound=_SIDE)
+        far, reached = cKDTree(places[near]).query(places[mine], k=np.arange(1, count + 1), distance_upper_bound=_SIDE)
         rows, columns = np.nonzero(np.isfinite(far))
         first.append(mine[rows])
-        second.append(near[found[rows, columns]])
+        second.append(near[reached[rows, columns]])
     one, other = np.concatenate(first), np.concatenate(second)
     kept = (one != other) & (np.abs(logs[one] - logs[other]) <= np.log2(_RATIO))
     return one[kept], other[kept]

@@ -74,9 +74,9 @@ class Placing:
         own, theirs = (np.tile(grid.ravel(), (len(rows), 1)) for grid in np.meshgrid(_ANGLES, _ANGLES))
 
         def table(subjects: Integers) -> Float64:
-            found = self._between(subjects, rows, seeds, own, theirs).reshape(len(rows), len(_ANGLES), len(_ANGLES))
+            evidence = self._between(subjects, rows, seeds, own, theirs).reshape(len(rows), len(_ANGLES), len(_ANGLES))
             total = np.zeros((len(leaders), len(_ANGLES)))
-            np.add.at(total, pairs, logsumexp(found, axis=2) - np.log(len(_ANGLES)))
+            np.add.at(total, pairs, logsumexp(evidence, axis=2) - np.log(len(_ANGLES)))
             return total
 
         best, lead = _leading(table(rows))
@@ -102,9 +102,9 @@ class Placing:
         """Turn placed features a little where that is better, and take back those that nothing speaks for."""
         rows = np.flatnonzero(self.placed)
         angles = self.angle[rows][:, None] + _FINER
-        found = self._from_placed(rows, rows, angles)
-        self.angle[rows] = np.take_along_axis(angles, found.argmax(axis=1)[:, None], axis=1)[:, 0]
-        self.placed[rows[found.max(axis=1) <= _CLEAR]] = False
+        evidence = self._from_placed(rows, rows, angles)
+        self.angle[rows] = np.take_along_axis(angles, evidence.argmax(axis=1)[:, None], axis=1)[:, 0]
+        self.placed[rows[evidence.max(axis=1) <= _CLEAR]] = False
 
     def _solve(self) -> None:
         """All placed features together; with scales that are assumed, what twins say is better."""
@@ -142,8 +142,8 @@ class Placing:
         """The best neighbours (r, k) of `rows` at other positions, and how far they are, in cells."""
         # Twins, and keypoints of another scale, are nearer than their use: look at more than are wanted.
         looked_at = np.arange(1, min(3 * _NEIGHBOURS, len(among)) + 1)
-        pixels, found = cKDTree(self.xy[among]).query(self.xy[rows], k=looked_at)
-        near = among[found]
+        pixels, neighbours = cKDTree(self.xy[among]).query(self.xy[rows], k=looked_at)
+        near = among[neighbours]
         mine, theirs = self.scale[rows][:, None], self.scale[near]
         cells = pixels / (3 * np.sqrt(mine * theirs)) + _OCTAVE * np.abs(np.log2(theirs / mine))
         cells[pixels == 0] = np.inf

@@ -44,7 +44,7 @@ def find_twins(
     leaders: list[int] = []
     first, second = (side[:_MOST] for side in _same_position(xy))
     if len(first):
-        turns, found, left = _agree(subspaces, kind, start, first, second, sparse)
+        turns, estimates, left = _agree(subspaces, kind, start, first, second, sparse)
         some, others = rng.permutation(first)[:_MEASURED], rng.permutation(second)[:_MEASURED]
         by_chance = _agree(subspaces, kind, start, some, others, sparse)[2]
         order = np.argsort(left, kind="stable")
@@ -54,11 +54,11 @@ def find_twins(
                 continue
             if leader[one] < 0 and leader[other] < 0:
                 leaders.append(one)
-                leader[one], values[one] = one, found[0, q]
+                leader[one], values[one] = one, estimates[0, q]
             if leader[one] < 0:
-                leader[one], values[one], turn[one] = leader[other], found[0, q], turn[other] + apart
+                leader[one], values[one], turn[one] = leader[other], estimates[0, q], turn[other] + apart
             else:
-                leader[other], values[other], turn[other] = leader[one], found[1, q], turn[one] - apart
+                leader[other], values[other], turn[other] = leader[one], estimates[1, q], turn[one] - apart
     return Twins(leader, np.array(leaders, np.int64), turn, values)
 
 
@@ -86,11 +86,11 @@ def _agree(
     values = np.zeros((2, len(first), subspaces.size), np.float32)
     for turn in _TURNS:
         agreement = Agreement(flats, _facing(len(first), turn), begin, kind, sparse)
-        found = agreement.solve(_ROUNDS)
-        left = agreement.disagreement(found).reshape(2, -1).sum(axis=0)
+        estimates = agreement.solve(_ROUNDS)
+        left = agreement.disagreement(estimates).reshape(2, -1).sum(axis=0)
         better = left < best
         best[better], turns[better] = left[better], turn
-        values[:, better] = found.reshape(values.shape)[:, better]
+        values[:, better] = estimates.reshape(values.shape)[:, better]
     return turns, values, best
 
 

@@ -48,10 +48,10 @@ def _gather(alone: Float64, left: Integers, right: Integers, to_left: Float64, t
 
 def _message(sender: Float64, factor: Float64) -> Float64:
     """Logarithms (p, c + 1), those of none at zero."""
-    made = np.log(np.einsum("pa,pab->pb", sender, factor))
-    return np.asarray(made - made[:, -1:])
+    message = np.log(np.einsum("pa,pab->pb", sender, factor))
+    return np.asarray(message - message[:, -1:])
 
 
 def _normal(logs: Float64) -> Float64:
-    made = np.exp(logs - logs.max(axis=1, keepdims=True))
-    return np.asarray(made / made.sum(axis=1, keepdims=True))
+    scaled = np.exp(logs - logs.max(axis=1, keepdims=True))
+    return np.asarray(scaled / scaled.sum(axis=1, keepdims=True))

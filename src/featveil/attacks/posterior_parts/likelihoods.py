@@ -100,10 +100,10 @@ class Release:
         owners, first, owned = np.unique(self.features, return_index=True, return_counts=True)
         if len(owners) == self.count == len(self.features):
             return np.asarray(best)
-        made = np.zeros((len(best), self.count))
+        likelihoods = np.zeros((len(best), self.count))
         if len(owners):
-            made[:, owners] = np.logaddexp.reduceat(best, first, axis=1) - np.log(owned)
-        return made
+            likelihoods[:, owners] = np.logaddexp.reduceat(best, first, axis=1) - np.log(owned)
+        return likelihoods
 
 
 def sum_over_samples(releases: Sequence[Release], source: Source) -> Float64:

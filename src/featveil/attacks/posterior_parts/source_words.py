@@ -76,10 +76,10 @@ def same_places(seen: PrivateFeatures, repeat: PrivateFeatures) -> tuple[Integer
             raise InputError("a repeat must be a release of the same features: this one has others, or other keypoints")
         return np.arange(len(seen)), np.arange(len(seen))
     _, place = np.unique(np.concatenate([seen.keypoints.xy, repeat.keypoints.xy]), axis=0, return_inverse=True)
-    found = join(place.reshape(-1)[: len(seen)], place.reshape(-1)[len(seen) :])
-    if len(found[0]) == 0:
+    places = join(place.reshape(-1)[: len(seen)], place.reshape(-1)[len(seen) :])
+    if len(places[0]) == 0:
         raise InputError("a repeat has no feature where these have one: give releases of the same image")
-    return found
+    return places
 
 
 @lru_cache(maxsize=4)  # finding the words of a database takes longer than most attacks

@@ -36,13 +36,13 @@ Way = Callable[[Float32], Float32]
 
 @dataclass(frozen=True, eq=False)
 class Inverse:
-    """Concealed descriptors (n, d) -> estimates of the raw ones; `told` says which way, and how well it did.
+    """Concealed descriptors (n, d) -> estimates of the raw ones; `described` says which way, and how well it did.
 
     `quick` is the best way that does not search.
     """
 
     way: Way
-    told: str
+    described: str
     quick: Way
 
     def __call__(self, concealed: Float32) -> Float32:
@@ -67,8 +67,8 @@ class Inverse:
         errors = {name: _error(way, network, asked[:_REFINED]) for name, way in ways.items()} if held else {}
         best = min(errors, key=lambda name: errors[name]) if errors else "nearest"
         listed = ", ".join(f"{name} {error:.2f}" for name, error in errors.items())
-        told = f"by {best}" + (f" (mean error on its own descriptors: {listed})" if listed else "")
-        return cls(ways[best], told, ways.get("regression", ways["nearest"]))
+        described = f"by {best}" + (f" (mean error on its own descriptors: {listed})" if listed else "")
+        return cls(ways[best], described, ways.get("regression", ways["nearest"]))
 
 
 @lru_cache(maxsize=4)  # learning takes longer than most attacks
@@ -120,11 +120,11 @@ def _regression(
         products += columns.T @ columns
         targets += columns.T @ known[start : start + _ROWS]
     signed, share = bool((known < 0).any()), float(products.trace()) / len(products)
-    made = []
+    regressions = []
     for strength in _STRENGTHS:
         weights = np.linalg.solve(products + strength * share * np.eye(len(products)), targets).astype(np.float32)
-        made.append(_Regression(directions, shifts, weights, signed))
-    return min(made, key=lambda one: float(np.linalg.norm(one(concealed) - asked, axis=1).mean()))
+        regressions.append(_Regression(directions, shifts, weights, signed))
+    return min(regressions, key=lambda one: float(np.linalg.norm(one(concealed) - asked, axis=1).mean()))
 
 
 def _columns(concealed: Float32, directions: Float32, shifts: Float32) -> Float32:
@@ -151,9 +151,9 @@ class _Search:
             return first
         start = first.astype(np.float64)
         expected = Expected(start, self.precision, self.signed)
-        found = plausible(refine(self.network, Points(concealed), start, expected, self.steps), self.signed)
-        misfit = np.linalg.norm(self.network.apply(found) - concealed, axis=1)
-        return np.where((misfit < _BELIEVED)[:, None], found, first)
+        refined = plausible(refine(self.network, Points(concealed), start, expected, self.steps), self.signed)
+        misfit = np.linalg.norm(self.network.apply(refined) - concealed, axis=1)
+        return np.where((misfit < _BELIEVED)[:, None], refined, first)
 
 
 def plausible(values: Floats, signed: bool) -> Float32:

@@ -68,12 +68,12 @@ class Expected:
 
 def refine(network: ConcealingNetwork, seen: Flats, start: Float64, expected: Expected, steps: int) -> Float64:
     """Where searches from `start` (n, d), of norm 1, for what became `seen` end after `steps`: (n, d), of norm 1."""
-    found = np.empty(start.shape)
+    refined = np.empty(start.shape)
     for first in range(0, len(start), _ROWS):
         part = slice(first, min(first + _ROWS, len(start)))
         target = _Target.of(seen.take(np.arange(part.start, part.stop)))
-        found[part] = _Search(network, target, expected.rows(part)).run(start[part], steps)
-    return found
+        refined[part] = _Search(network, target, expected.rows(part)).run(start[part], steps)
+    return refined
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,9 +138,9 @@ class _Search:
     def _at(self, points: Float64) -> _Place:
         unit = points / np.maximum(np.linalg.norm(points, axis=1, keepdims=True), _SMALLEST)
         hidden = unit @ self.first.T + self.network.hidden_bias
-        made = np.maximum(hidden, 0) @ self.second.T + self.network.output_bias
-        lengths = np.maximum(np.linalg.norm(made, axis=1), _SMALLEST)
-        return _Place(unit, made / lengths[:, None], lengths, hidden > 0)
+        concealed = np.maximum(hidden, 0) @ self.second.T + self.network.output_bias
+        lengths = np.maximum(np.linalg.norm(concealed, axis=1), _SMALLEST)
+        return _Place(unit, concealed / lengths[:, None], lengths, hidden > 0)
 
     def _energy(self, place: _Place, sigma: float, zero: float) -> Float64:
         misfit = (self.target.misfit(place.outputs) ** 2).sum(axis=1) / sigma**2

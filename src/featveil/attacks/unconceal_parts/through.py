@@ -44,20 +44,20 @@ def seek(
     first = back(anywhere_in(subspaces, starts, rng).reshape(-1, subspaces.size).astype(np.float32))
     centre = np.broadcast_to(prior.mean, first.shape)
     expected = Expected(centre, PULL * prior.precision, prior.signed, not prior.signed)
-    found = plausible(refine(network, each, first.astype(np.float64), expected, steps), prior.signed)
-    away = pair_distances(each, Points(network.apply(found)), np.arange(len(found)), np.arange(len(found)))
-    costs = energy(found.astype(np.float64), prior) + _NEVER * (away > _FITS)
+    ends = plausible(refine(network, each, first.astype(np.float64), expected, steps), prior.signed)
+    away = pair_distances(each, Points(network.apply(ends)), np.arange(len(ends)), np.arange(len(ends)))
+    costs = energy(ends.astype(np.float64), prior) + _NEVER * (away > _FITS)
     if known is not None:
-        costs += _CONFOUNDER * _are_confounders(found.reshape(len(subspaces), starts, -1), subspaces, known)
+        costs += _CONFOUNDER * _are_confounders(ends.reshape(len(subspaces), starts, -1), subspaces, known)
     best = costs.reshape(len(subspaces), starts).argmin(axis=1)
-    return np.asarray(found.reshape(len(subspaces), starts, -1)[np.arange(len(best)), best])
+    return np.asarray(ends.reshape(len(subspaces), starts, -1)[np.arange(len(best)), best])
 
 
-def _are_confounders(found: Float32, subspaces: Subspaces, known: ConcealedDatabase) -> NDArray[np.bool_]:
-    """Which of `found` (n, s, d) are near an entry whose concealed one lies in the subspace: (n * s,)."""
+def _are_confounders(ends: Float32, subspaces: Subspaces, known: ConcealedDatabase) -> NDArray[np.bool_]:
+    """Which of `ends` (n, s, d) are near an entry whose concealed one lies in the subspace: (n * s,)."""
     inside = matrix(subspaces, known.as_points) <= INSIDE
-    entries, told = known.source.as_points.values, np.zeros(found.shape[:2], np.bool_)
+    entries, spotted = known.source.as_points.values, np.zeros(ends.shape[:2], np.bool_)
     for row in np.flatnonzero(inside.any(axis=1)):
-        away: Float64 = np.linalg.norm(found[row][:, None] - entries[inside[row]][None], axis=2)
-        told[row] = away.min(axis=1) < _KNOWN
-    return told.reshape(-1)
+        away: Float64 = np.linalg.norm(ends[row][:, None] - entries[inside[row]][None], axis=2)
+        spotted[row] = away.min(axis=1) < _KNOWN
+    return spotted.reshape(-1)

@@ -10,7 +10,7 @@ from featveil.core import ChangesKind, Defense, InputError, Keypoints
 from featveil.core.arrays import Float32
 from featveil.defenses.concealer import last_step
 from featveil.learning.encodings import Encoding, Geometry, cells
-from featveil.learning.standards import Standard
+from featveil.learning.inverter_networks import Standard
 from featveil.learning.training import Sample
 from featveil.pipelines.train_parts.photo_pieces import Piece, Pieces
 

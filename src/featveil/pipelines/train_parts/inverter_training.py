@@ -20,7 +20,7 @@ from featveil.core.seeding import generator
 from featveil.core.version import VERSION
 from featveil.extractors.images import Image
 from featveil.inverters import Inverter, load_inverter
-from featveil.learning import require_torch
+from featveil.learning import require_onnx, require_torch
 from featveil.learning.encodings import Geometry
 from featveil.metrics.reconstruction import Reconstruction, compare
 from featveil.pipelines.train_parts.photo_pieces import Part, Piece, Pieces
@@ -128,11 +128,10 @@ def begin_with(network: "Network", start: Path) -> None:
 
 def check_request(request: InverterTraining, out: Path, settings: "Settings") -> None:
     """Raise what would otherwise end a training only after features were extracted, or the training itself."""
-    from featveil.learning.exporting import check_exportable
     from featveil.learning.inverter_networks import check_architecture
     from featveil.learning.training import find_device
 
-    check_exportable()
+    require_onnx()
     check_folder(out.parent)
     if out.is_dir():
         raise InputError(f"{out} is a folder: name a file")

@@ -12,17 +12,8 @@ comes back as `UNSURE`, for the caller to recompute in float64.
 
 from functools import cache
 
-import numpy as np
-
-from featveil.distances.compiling import Kernel, compiled
-
-NEAR_PARALLEL = 1e-2
-UNSURE = -1.0
-
-# In units of squared distance after scaling. The kernel was seen to be off by up to 4e-6, so two values that differ by
-# less than twice that, with some to spare, are compared in float64; a distance that is almost zero is computed there.
-MARGIN = np.float32(1e-5)
-NEAR_ZERO = np.float32(1e-4)
+from featveil.distances.backends import NEAR_PARALLEL, UNSURE
+from featveil.distances.backends.compiling import Kernel, compiled
 
 
 @cache

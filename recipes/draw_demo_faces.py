@@ -4,7 +4,7 @@ Each of the averages is the mean of at least three similar photographs of one ge
 descriptor is in the file. The astronaut is Eileen Collins (NASA, public domain), from scikit-image; beside the
 photograph as it is there are six changed copies of it.
 
-Example: python examples/draw_demo_faces.py utk_arcface_y1_128.npz arcface.onnx src/featveil/demo/data/
+Example: python recipes/draw_demo_faces.py utk_arcface_y1_128.npz arcface.onnx src/featveil/demo/data/
 """
 
 import sys

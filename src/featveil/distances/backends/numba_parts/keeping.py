@@ -4,15 +4,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from featveil.core.arrays import Float32, Integers
-from featveil.distances.compiling import FINITE, jit
-from featveil.distances.frames import FAR
-from featveil.distances.kernels import MARGIN
+from featveil.distances.backends import FAR, MARGIN, Columns
+from featveil.distances.backends.compiling import FINITE, jit
 
 # From so many wanted on, it takes less time to sort them in the end than to keep them sorted.
 MANY = 64
 
 # Values (rows, room) and column indices of candidates, how many there are in each row, and what is too large for it.
 Gathered = tuple[Float32, NDArray[np.int32], Integers, Float32]
+
+# The arrays of a ColumnBest.
+ColumnState = tuple[Float32, Float32, NDArray[np.int32], NDArray[np.int32], Integers]
 
 
 class ColumnBest:
@@ -25,7 +27,7 @@ class ColumnBest:
         self._used = np.zeros(1, np.int64)
 
     @property
-    def state(self) -> tuple[Float32, Float32, NDArray[np.int32], NDArray[np.int32], Integers]:
+    def state(self) -> ColumnState:
         """The arrays that `keep_columns` updates."""
         return self.best, self.second, self.rows, self._ties, self._used
 
@@ -35,28 +37,26 @@ class ColumnBest:
         return bool(self._used[0] > len(self._ties))
 
     @property
-    def ties(self) -> Integers:
-        """(row, column) of the pairs within MARGIN of their column's best, and of some that once were; not the best."""
-        return self._ties[: self._used[0]].astype(np.int64)
+    def rivals(self) -> Integers:
+        """(row, column) of the best and of what came within MARGIN of it, or did before a better one was seen."""
+        own = np.flatnonzero(self.rows >= 0)
+        return np.concatenate([np.stack([self.rows[own], own], axis=1), self._ties[: self._used[0]].astype(np.int64)])
 
 
-def merged(parts: list[ColumnBest]) -> tuple[Float32, Float32, NDArray[np.int32]]:
-    """Best and second best value and best row over several parts of the rows."""
+def merged(parts: list[ColumnBest], count: int) -> Columns:
+    """What is known of the first `count` columns from several parts of the rows."""
     best, second, rows = parts[0].best, parts[0].second, parts[0].rows
     for part in parts[1:]:
         second = np.minimum(np.maximum(best, part.best), np.minimum(second, part.second))
         rows = np.where(part.best < best, part.rows, rows)
         best = np.minimum(best, part.best)
-    return best, second, rows
+    rivals = np.concatenate([part.rivals for part in parts])
+    complete = not any(part.overflowed for part in parts)
+    return Columns(best[:count], second[:count], rows[:count], rivals[rivals[:, 1] < count], complete)
 
 
 @jit(FINITE)
-def keep_columns(
-    tile: Float32,
-    row: int,
-    column: int,
-    state: tuple[Float32, Float32, NDArray[np.int32], NDArray[np.int32], Integers],
-) -> None:
+def keep_columns(tile: Float32, row: int, column: int, state: ColumnState) -> None:
     """Merge a tile, whose corner is (row, column), into what is known of its columns."""
     count, width = tile.shape
     best, second, rows = state[0][column:], state[1][column:], state[2][column:]
@@ -121,11 +121,11 @@ def keep_smallest(tile: Float32, column: int, values: Float32, indices: NDArray[
         kth[0] = values[i]
         for lane in range(8):
             insert(lowest[lane], 0, 0, kth, unused)
-        limit, found = kth[0, k - 1], 0
+        limit, passing = kth[0, k - 1], 0
         for j in range(step):  # without a branch, which would often be guessed wrong
-            picked[found] = j
-            found += lows[j] <= limit
-        for p in range(found):
+            picked[passing] = j
+            passing += lows[j] <= limit
+        for p in range(passing):
             for j in range(picked[p], width, step):
                 if tile[i, j] <= limit:
                     insert(tile[i, j], column + j, i, values, indices)
@@ -150,11 +150,11 @@ def keep_many(tile: Float32, column: int, k: int, gathered: Gathered) -> None:
     lows, picked = np.empty(step, np.float32), np.empty(step + 1, np.int32)
     for i in range(count):
         _minima(tile, i, lows)
-        limit, end, found = limits[i], used[i], 0
+        limit, end, passing = limits[i], used[i], 0
         for j in range(step):
-            picked[found] = j
-            found += lows[j] < limit
-        for p in range(found):
+            picked[passing] = j
+            passing += lows[j] < limit
+        for p in range(passing):
             for j in range(picked[p], width, step):
                 values[i, end], indices[i, end] = tile[i, j], column + j
                 end += tile[i, j] < limit
@@ -220,11 +220,11 @@ def keep_nearest_points(
         kth[0] = values[i]
         for lane in range(8):
             insert(max(norms1[i] + lowest[lane], zero), 0, 0, kth, unused)
-        limit, found = kth[0, k - 1] - norms1[i] + MARGIN, 0
+        limit, passing = kth[0, k - 1] - norms1[i] + MARGIN, 0
         for j in range(step):
-            picked[found] = j
-            found += lows[j] <= limit
-        for p in range(found):
+            picked[passing] = j
+            passing += lows[j] <= limit
+        for p in range(passing):
             for j in range(picked[p], width, step):
                 if norms2[j] - two * product[i, j] <= limit:
                     insert(max(norms1[i] + norms2[j] - two * product[i, j], zero), column + j, i, values, indices)

@@ -2,7 +2,7 @@
 
 They are not clustered or averaged, a few of each photograph; half of them are in each of two parts.
 
-Example: python examples/draw_real_descriptors.py photos/ src/featveil/audit/data/real-descriptors.safetensors
+Example: python recipes/draw_real_descriptors.py photos/ src/featveil/audit/data/real-descriptors.safetensors
 """
 
 import sys

@@ -2,7 +2,7 @@
 
 Everything in them is made up here, so they may be used for anything.
 
-Example: python examples/draw_demo_views.py src/featveil/datasets/data
+Example: python recipes/draw_demo_views.py src/featveil/datasets/data
 """
 
 import math

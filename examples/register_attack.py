@@ -1,0 +1,50 @@
+"""An attack of one's own, without a package: register it, then attack, or audit, as with any other.
+
+Example: python examples/register_attack.py photo.jpg
+"""
+
+import sys
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+import featveil as fv
+from featveil.attacks.knowledge import Guess, Knowledge
+
+
+@fv.register
+@dataclass(frozen=True)
+class Offset:
+    """Guesses the point that a subspace is stored with.
+
+    Source:     this example.
+    Knows:      nothing.
+    Breaks:     nothing: the point is drawn at random.
+    Fails:      always. An attack that beats it has learned something.
+    """
+
+    name: ClassVar[str] = "offset"
+    summary: ClassVar[str] = "the point that the subspace is stored with"
+    breaks: ClassVar[tuple[type, ...]] = (fv.Subspaces,)
+    needs: ClassVar[tuple[str, ...]] = ()
+    uses: ClassVar[tuple[str, ...]] = ()
+    alone: ClassVar[bool] = True
+
+    def run(self, seen: fv.PrivateFeatures, knowledge: Knowledge, rng: np.random.Generator) -> Guess:
+        """One guess for each private feature."""
+        assert isinstance(seen.descriptors, fv.Subspaces)
+        return Guess.all_of(seen.descriptors.offset)
+
+
+def main(photo: str) -> None:
+    """Release the features of a photograph, and attack the release."""
+    features = fv.extract(photo, max_features=200)
+    private = fv.privatize(features, fv.Lifting(dimension=4))
+    for name in ("chance", "offset", "mean", "nearest"):
+        outcome = fv.attack(private, name, truth=features)
+        print(f"{name:8} {outcome.leakage.below_near:6.1%} of the features recovered")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
