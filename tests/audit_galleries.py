@@ -7,8 +7,7 @@ import cv2
 import numpy as np
 
 from audits import VERSIONS
-from featveil.audit.names import PHOTOGRAPH, PICTURES_TASK, UNSCORED
-from featveil.audit.summary import summarize_audit
+from featveil.audit.rows import PHOTOGRAPH, PICTURES_TASK, UNSCORED, summarize_audit
 from featveil.core.records import Parameter, Record
 from featveil.metrics.reconstruction import METRIC, UNIT
 

@@ -6,7 +6,7 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from featveil.audit.names import UTILITY
+from featveil.audit.rows import UTILITY
 from featveil.core.arrays import Float64
 from featveil.core.records import Parameter, Record
 from featveil.databases import builtin

@@ -1,4 +1,4 @@
-"""Shared by all tests: where real data is, a room that is mapped once, and ways to run commands."""
+"""Shared by all tests: one thread each, where real data is, a room that is mapped once, and ways to run commands."""
 
 import itertools
 import json
@@ -8,17 +8,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import cv2
-import numpy as np
 import pytest
-from typer.testing import CliRunner
-
-from featveil.cli import app
 
 if TYPE_CHECKING:
     from rooms import Room, RoomFiles
 
 Run = Callable[..., Any]
+
+# Read when NumPy, torch and OpenCV are loaded, here and in processes that tests start. Tests run beside each other, and
+# on so little data a second thread mostly waits, which takes as much of a core as work does: eight times the time.
+for _library in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENCV_FOR_THREADS_NUM"):
+    os.environ.setdefault(_library, "1")
 
 
 @pytest.fixture(scope="session")
@@ -54,6 +54,8 @@ def strecha_room(room: "Room", tmp_path_factory: pytest.TempPathFactory) -> Path
 @pytest.fixture
 def repeatable(monkeypatch: pytest.MonkeyPatch) -> None:
     """Seed the releases of a test: 1 in 16 pairs draws the same sub-database, and counts would differ by run."""
+    import numpy as np
+
     seeds = itertools.count()
     monkeypatch.setattr("featveil.defenses.SecureRandomness", lambda: np.random.default_rng(next(seeds)))
 
@@ -61,6 +63,10 @@ def repeatable(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def run() -> Run:
     """Run `featveil ARGUMENTS...`."""
+    from typer.testing import CliRunner
+
+    from featveil.cli import app
+
     return lambda *arguments: CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
@@ -97,6 +103,9 @@ def refused(run: Run, tmp_path: Path) -> Run:
 @pytest.fixture
 def image(tmp_path: Path) -> Path:
     """An image with a few hundred features."""
+    import cv2
+    import numpy as np
+
     noise = np.random.default_rng(0).integers(0, 256, (60, 80), np.uint8)
     cv2.imwrite(str(tmp_path / "a.png"), cv2.resize(noise, (320, 240), interpolation=cv2.INTER_CUBIC))
     return tmp_path / "a.png"
@@ -105,6 +114,9 @@ def image(tmp_path: Path) -> Path:
 @pytest.fixture
 def shifted(image: Path) -> Path:
     """The same image, seen 20 pixels further to the right."""
+    import cv2
+    import numpy as np
+
     cv2.imwrite(str(image.with_name("b.png")), np.asarray(cv2.imread(str(image)))[:, 20:])
     return image.with_name("b.png")
 
@@ -112,6 +124,9 @@ def shifted(image: Path) -> Path:
 @pytest.fixture
 def empty(tmp_path: Path) -> Path:
     """An image without any feature."""
+    import cv2
+    import numpy as np
+
     cv2.imwrite(str(tmp_path / "empty.png"), np.full((100, 100), 128, np.uint8))
     return tmp_path / "empty.png"
 

@@ -12,8 +12,8 @@ import pytest
 
 from audit_galleries import gallery
 from audits import audit
+from featveil.audit.gallery import AuditPictures
 from featveil.audit.page import audit_page
-from featveil.audit.paintings import AuditPictures
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="no chromium, chromium-browser or google-chrome is installed")

@@ -1,21 +1,27 @@
 """The privacy-utility frontier: which schemes are on it, where labels go, and both pictures."""
 
 import sys
-import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
-from itertools import combinations
 from pathlib import Path
 
 import cv2
 import pytest
 
 from audits import audit
-from featveil.audit.frontier import LOOKS, draw_frontier, frontier_points, look, number_schemes, staircase
-from featveil.audit.frontier_svg import frontier_svg, marker_svg
-from featveil.audit.rows import AuditRow, Spread
-from featveil.audit.summary import summarize_audit
+from featveil.audit.frontier import (
+    HEIGHT,
+    LOOKS,
+    WIDTH,
+    Mark,
+    draw_frontier,
+    draw_panel,
+    frontier_points,
+    look,
+    number_schemes,
+    staircase,
+)
+from featveil.audit.rows import AuditRow, Spread, summarize_audit
 from featveil.core import InputError, MissingExtraError
-from featveil.plotting.labels import Box, Labeller
 
 
 @pytest.fixture(scope="module")
@@ -49,87 +55,49 @@ def test_what_was_not_measured_is_not_drawn(rows: list[AuditRow]) -> None:
     assert [point.row.scheme for point in frontier_points(partly, "one")] == [rows[4].scheme]
     assert len(frontier_points(partly, "both")) == 2
     assert staircase([]) == []
-    assert "no result yet" in frontier_svg(partly[1:2], "one", number_schemes(rows), "n")
+    assert draw_panel(partly[1:2], "one", number_schemes(rows)).text == "no result yet"
 
 
 def test_every_family_has_a_shape_and_a_colour_of_its_own() -> None:
-    assert len({marker for marker, _ in LOOKS.values()}) == len({colour for _, colour in LOOKS.values()}) == len(LOOKS)
+    assert (
+        len({colour for colour, _ in LOOKS.values()}) == len({corners for _, corners in LOOKS.values()}) == len(LOOKS)
+    )
     assert look("something new") not in LOOKS.values()
-    assert len({marker_svg(family, True) for family in [*LOOKS, "new"]}) == len(LOOKS) + 1
-    assert marker_svg("lifting", True) != marker_svg("lifting", False)
+    assert len({Mark.of(defense, True).path for defense in [*LOOKS, "new"]}) == len(LOOKS) + 1
+    assert Mark.of("new", True).family == "other" and Mark.of("lifting", True).family == "lifting"
 
 
-def test_labels_avoid_points_and_each_other_and_stay_inside() -> None:
-    area = Box(0, 0, 200, 200)
-    points = [(40.0, 40.0), (60.0, 40.0), (198.0, 100.0), (100.0, 2.0), (100.0, 120.0)]
-    labeller = Labeller(area, points, [Box(0, 150, 200, 2)])
-    placed = [labeller.place(point, 30, 12) for point in points]
-    assert all(one.shared(two) == 0 for one, two in combinations(placed, 2))
-    assert all(box.shared(area) == pytest.approx(30 * 12) for box in placed)
-    markers = [Box(x - 7, y - 7, 14, 14) for x, y in points]
-    assert all(box.shared(marker) == 0 for box in placed for marker in markers)
-
-
-def test_a_label_gives_way_to_one_that_was_placed_before() -> None:
-    points = [(40.0, 40.0), (40.0, 56.0)]
-    labeller = Labeller(Box(0, 0, 200, 200), points)
-    first, second = (labeller.place(point, 30, 20) for point in points)
-    assert first.left == second.left + 44 and first.shared(second) == 0  # right and left of their points
-
-
-def test_a_label_is_not_put_behind_the_point_of_another() -> None:
-    walls = [Box(0, 60, 200, 32), Box(0, 108, 200, 92), Box(0, 92, 92, 16)]  # free: right, and far above
-    alone = Labeller(Box(0, 0, 200, 200), [(100.0, 100.0)], walls)
-    assert alone.place((100.0, 100.0), 20, 10).top == 95
-    beside = Labeller(Box(0, 0, 200, 200), [(100.0, 100.0), (114.0, 100.0)], walls)
-    assert beside.place((100.0, 100.0), 20, 10).top < 60
-
-
-def test_a_name_is_given_up_where_there_is_no_room() -> None:
-    crowd = [(x * 12.0, y * 12.0) for x in range(10) for y in range(10)]
-    labeller = Labeller(Box(0, 0, 108, 108), crowd)
-    assert labeller.place_if_free(crowd[55], 60, 14) is None
-    assert labeller.placed == []
-    assert Labeller(Box(0, 0, 108, 108), crowd[:1]).place_if_free(crowd[0], 60, 14) is not None
-
-
-def test_the_svg_shows_every_scheme_and_tells_it_in_words(rows: list[AuditRow]) -> None:
+def test_a_panel_shows_every_scheme_and_says_it_in_words(rows: list[AuditRow]) -> None:
     numbers = number_schemes(rows)
-    tree = ElementTree.fromstring(frontier_svg(rows, "one", numbers, "x"))
-    assert tree.get("role") == "img" and tree.get("aria-labelledby") == "x-t x-d"
-    titles = [mark.findtext("title") or "" for mark in tree.iter("g")]
-    assert sorted(title.split(":")[0] for title in titles) == sorted(numbers)
-    labels = [text.text or "" for text in tree.iter("text") if {"name", "number"} & {*str(text.get("class")).split()}]
+    panel = draw_panel(rows, "one", numbers)
+    assert sorted(mark.text.split(":")[0] for mark in panel.marks) == sorted(numbers)
+    assert all(mark.text in panel.text for mark in panel.marks)
+    labels = [text.words for text in panel.texts if text.kind in ("name", "number")]
     assert sorted(int(label.split()[0]) for label in labels) == list(numbers.values())
     assert "1 identity" in labels
-    assert any("chance" in (text.text or "") for text in tree.iter("text"))
-    for shape in tree.iter("path"):
-        for x in str(shape.get("transform", "translate(0 0)"))[10:-1].split():
-            assert 0 <= float(x) <= 440
+    assert any("chance" in text.words for text in panel.texts)
+    assert all(0 <= mark.x <= WIDTH and 0 <= mark.y <= HEIGHT for mark in panel.marks)
+    assert all(0 <= x <= WIDTH and 0 <= y <= HEIGHT for line in panel.lines for x, y in line.corners)
+
+
+def test_left_leaks_less_and_up_keeps_more(rows: list[AuditRow]) -> None:
+    panel = draw_panel(
+        [at(rows[2], "weak", 0.9, 0.8), at(rows[2], "strong", 0.1, 0.5)], "one", {"weak": 1, "strong": 2}
+    )
+    marks = {mark.text.split(":")[0]: mark for mark in panel.marks}
+    assert marks["strong"].x < marks["weak"].x and marks["strong"].y > marks["weak"].y
 
 
 def test_schemes_that_keep_more_than_raw_have_room(rows: list[AuditRow]) -> None:
-    high = [at(rows[2], "high", 0.5, 1.31)]
-    tree = ElementTree.fromstring(frontier_svg(high, "one", {"high": 1}, "x"))
-    place = next(str(path.get("transform")) for path in tree.iter("path") if path.get("transform"))
-    assert float(place[10:-1].split()[1]) > 12
-
-
-def test_a_hostile_name_stays_text(rows: list[AuditRow]) -> None:
-    evil = '</desc><script>alert("x")</script>'
-    svg = frontier_svg(
-        [replace(row, scheme=evil + row.scheme) for row in rows[:2]],
-        "one",
-        {evil + row.scheme: k for k, row in enumerate(rows)},
-        "x",
-    )
-    assert "<script" not in svg
+    (mark,) = draw_panel([at(rows[2], "high", 0.5, 1.31)], "one", {"high": 1}).marks
+    assert mark.y > 12
 
 
 def test_ranges_are_drawn_for_several_seeds_only(rows: list[AuditRow]) -> None:
     numbers = number_schemes(rows)
-    assert 'class="range"' in frontier_svg(rows, "one", numbers, "x")
-    assert 'class="range"' not in frontier_svg(summarize_audit(audit(("town",), (0,), 1)), "one", numbers, "x")
+    one_seed = summarize_audit(audit(("town",), (0,), 1))
+    assert any(line.kind == "range" for line in draw_panel(rows, "one", numbers).lines)
+    assert not any(line.kind == "range" for line in draw_panel(one_seed, "one", numbers).lines)
 
 
 def test_the_picture_is_a_png_that_shows_something(rows: list[AuditRow], tmp_path: Path) -> None:

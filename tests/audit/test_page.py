@@ -3,16 +3,16 @@
 import base64
 import hashlib
 import re
+import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
 
 from audits import audit, leakage_record, skipped_record, spec, utility_record
-from featveil.audit.page import audit_page
-from featveil.audit.rows import Spread
+from featveil.audit.page import GLYPH_SIZE, Example, audit_page, strokes
+from featveil.audit.rows import Spread, summarize_audit
 from featveil.audit.sentences import bottom_line, describe_attack, describe_promise, describe_scheme, percent
-from featveil.audit.summary import summarize_audit
 from featveil.core import InputError
 from featveil.core.records import Parameter
 
@@ -213,3 +213,57 @@ def _card(text: str, number: int) -> str:
     found = re.search(rf'<article class="card scheme" id="d1-s{number}">.*?</article>', text, re.DOTALL)
     assert found is not None
     return found[0]
+
+
+def drawn(values: list[int]) -> list[tuple[float, ...]]:
+    """Start and step of every stroke of a descriptor."""
+    steps = re.findall(r"M(\S+) (\S+)l(\S+) (\S+?)(?=M|$)", strokes(values))
+    return [tuple(map(float, numbers)) for numbers in steps]
+
+
+def test_values_are_strokes_from_the_middle_of_their_cell_in_their_direction() -> None:
+    values = [0] * GLYPH_SIZE
+    values[0], values[(1 * 4 + 2) * 8 + 2] = 60, 30  # first cell, first direction; second line, third cell, third one
+    right, down = drawn(values)
+    assert right[:2] == (12, 12) and right[2] > 0 and right[3] == 0
+    assert down[:2] == (60, 36) and down[2] == pytest.approx(0) and down[3] == pytest.approx(right[2] / 2, abs=0.1)
+
+
+def test_zeros_and_what_is_below_have_no_stroke_and_large_values_stay_near_their_cell() -> None:
+    assert drawn([0] * GLYPH_SIZE) == [] and drawn([-200] * GLYPH_SIZE) == []
+    assert all(abs(step) <= 24 for stroke in drawn([255] * GLYPH_SIZE) for step in stroke[2:])
+
+
+def test_distance_is_a_share_of_the_norm_of_the_truth() -> None:
+    truth, zeros = (300, 400, *[0] * 126), (0,) * 128
+    assert Example(truth, truth).distance == 0
+    assert Example(truth, zeros).distance == pytest.approx(1)
+    assert Example(truth, (300, 0, *[0] * 126)).distance == pytest.approx(0.8)
+    assert Example(zeros, zeros).distance == 0
+
+
+def test_the_frontier_is_an_svg_with_its_words_and_a_hostile_name_in_it_is_text() -> None:
+    evil = '</desc><script>alert("x")</script>'
+    records = [
+        replace(record, scheme=record.scheme + evil) if record.scheme == "sub-hybrid-4" else record
+        for record in audit(("town",), (0,), 1)
+    ]
+    one, both = re.findall(r'<svg class="frontier".*?</svg>', audit_page(records), re.DOTALL)
+    tree = ElementTree.fromstring(one)
+    assert tree.get("role") == "img" and tree.get("aria-labelledby") == "d1-one-t d1-one-d" and one != both
+    titles = [mark.findtext("title") or "" for mark in tree.iter("g")]
+    assert len(titles) == 20 and any(title.startswith("sub-hybrid-4" + evil) for title in titles)
+    assert "<script" not in one
+
+
+def test_a_defense_of_another_package_has_its_place_and_its_recorded_guarantee() -> None:
+    claim: dict[str, Parameter] = {"guarantee": "local-dp", "guarantee_epsilon": 3.0, "guarantee_unit": "descriptor"}
+    given = spec("shuffle") | claim
+    records = [
+        utility_record("identity", "one", (9, 9, 9, 9), spec("identity")),
+        utility_record("shuffle-7", "one", (9, 9, 9, 5), given),
+        replace(leakage_record("shuffle-7", "mean", 0.3, given), attack="stranger"),
+    ]
+    page = Page(audit_page(records))
+    assert "Guarantee: local-dp" in page.text and "epsilon 3 for a descriptor" in page.text
+    assert "1,200 for an image" in page.text and "shuffle-7" in page.text and "by stranger" in page.text

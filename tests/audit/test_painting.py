@@ -11,11 +11,10 @@ import pytest
 
 from featveil.attacks import ATTACKS, Guess, Knowledge
 from featveil.audit import painting as audit_pictures
-from featveil.audit.chosen_schemes import grid, with_identity
+from featveil.audit.measuring import Audit
 from featveil.audit.painting import Painting, file_name, paint_resumable
-from featveil.audit.request import BUILT_IN, Request, Settings
+from featveil.audit.request import BUILT_IN, Request, Settings, grid, with_identity
 from featveil.audit.roles import prepare
-from featveil.audit.run import Audit
 from featveil.audit.trials import Trial
 from featveil.core import InputError, Points, PrivateFeatures, Subspaces, WordSets
 from featveil.core.files import replacing

@@ -8,13 +8,10 @@ import cv2
 import numpy as np
 import pytest
 
-from featveil.audit.chosen_schemes import grid, with_identity
-from featveil.audit.data import Dataset, find_photographs
-from featveil.audit.devices import Devices
-from featveil.audit.releases import Scheme, Victim
-from featveil.audit.request import Attacker, Request, Settings, Source
+from featveil.audit.releases import Devices, Scheme, Victim
+from featveil.audit.request import Attacker, Request, Settings, Source, grid, with_identity
 from featveil.audit.roles import bundled, prepare
-from featveil.audit.victims import descriptors_of
+from featveil.audit.victims import Dataset, descriptors_of, find_photographs
 from featveil.core import DatasetError, Features, InputError
 from featveil.core.arrays import Float32
 from featveil.databases import Database, builtin, save_database

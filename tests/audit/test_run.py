@@ -11,13 +11,11 @@ import numpy as np
 import pytest
 
 from featveil.attacks import ATTACKS, Chance, Guess, Knowledge, Oracle, Vertex
-from featveil.audit.chosen_schemes import grid, with_identity
-from featveil.audit.measuring import Measuring
-from featveil.audit.request import Request, Settings
+from featveil.audit.measuring import Audit, Measuring, measure_units
+from featveil.audit.request import Request, Settings, grid, with_identity
 from featveil.audit.roles import prepare
-from featveil.audit.run import Audit, run_resumable
+from featveil.audit.run import run_resumable
 from featveil.audit.trials import Trial, trials_of
-from featveil.audit.workers import measure_units
 from featveil.core import InputError, MissingExtraError, Points, PrivateFeatures, Subspaces, WordSets
 from featveil.core.records import Record, append_records, read_records
 from featveil.metrics.leakage import METRIC

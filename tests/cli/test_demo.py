@@ -9,14 +9,13 @@ import pytest
 
 import featveil as fv
 from featveil.attacks import Unconceal
-from featveil.cli import demo as command
 from featveil.demo.room import MappedRoom, map_room
 
 
 @pytest.fixture(autouse=True)
 def fewer_features(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "_FEATURES", 300)
-    monkeypatch.setattr(command, "_DIMENSIONS", (4,))
+    monkeypatch.setattr("featveil.demo.board._FEATURES", 300)
+    monkeypatch.setattr("featveil.demo.demo.DIMENSIONS", (4,))
     monkeypatch.setattr("featveil.demo.board._SAMPLE", 20)
     monkeypatch.setattr("featveil.demo.room.map_room", without_pycolmap)
     quick = partial(Unconceal, examples=1024, features=64, steps=2)
@@ -86,7 +85,7 @@ def test_without_pycolmap_the_page_says_what_is_missing(run: Any, tmp_path: Path
 
 def test_a_redraw_is_owned_up_to(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answers = iter([False, False, True, False])  # raw, private with raw, private with private twice
-    monkeypatch.setattr(command, "shared_part", lambda found, agree: next(answers, False))
+    monkeypatch.setattr("featveil.demo.board.shared_part", lambda matches, agree: next(answers, False))
     result = run("demo", "--out", tmp_path / "out")
     assert "released again, 1 x" in result.stdout
     assert result.stdout.rstrip().endswith("index.html")

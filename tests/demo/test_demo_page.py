@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from featveil.core import Guarantee, Keypoints, PrivateFeatures, Subspaces
-from featveil.demo.demo_page import Count, LeakRow, Row, Run, WordRow, Words, _leak_headline, render
-from featveil.demo.page_concealed import ConcealedPart
-from featveil.demo.page_faces import FaceRow, FacesPart
-from featveil.demo.page_views import ViewRow
+from featveil.demo.astronaut import FaceCopy, FaceDemo, FaceGuess
+from featveil.demo.board import Concealed, Count, LeakRow, Row, View, WordRow, Words
+from featveil.demo.demo import Run
+from featveil.demo.demo_page import leak_headline, render
+from featveil.demo.room import MapRow, RoomMaps
 from featveil.metrics import Leakage
 from featveil.metrics.reconstruction import Reconstruction
 
@@ -34,14 +35,15 @@ def run() -> Run:
     bound = [WordRow(12.0, 18_000.0, 0.244, Count(500, 60)), WordRow(10.0, 15_000.0, 0.211, Count(450, 45))]
     words = Words(4, 16384, bound, bound[1], picture, 37_000)
     attacks = [LeakRow("data<base", "looks it up", Leakage(100, 0.4, 0.3, 0.41, 0.62, 0.07, 2, 1))]
-    views = [ViewRow("photograph", picture), ViewRow("data<base", picture, Reconstruction(0.1, 0.625, 12))]
-    undone = ViewRow("unconceal", picture, Reconstruction(0.2, 0.5, 11))
-    hidden = ConcealedPart(95, 85, "94%", picture, Leakage(100, 0.4, 0.3, 0.92, 0.95, 0.88, 2, 1), undone)
+    views = [View("photograph", picture), View("data<base", picture, Reconstruction(0.1, 0.625, 12))]
+    undone = View("unconceal", picture, Reconstruction(0.2, 0.5, 11))
+    concealed = Concealed(Count(95, 85), picture, Leakage(100, 0.4, 0.3, 0.92, 0.95, 0.88, 2, 1), undone)
     sizes = (3_082_264, 640_000)
     pictures = (picture,) * 6
-    copies = [FaceRow("as <it> is", picture, 0.0, 0.0), FaceRow("blurred", picture, 0.5, 0.92)]
-    faces = FacesPart(copies, 16, 1.17, 0.9, 750, [("raw", {"knn": 100}), ("hybrid+", {"knn": 11, "trained": 99})], 100)
-    return Run(*pictures, Count(100, 90), rows, 4, words, hidden, attacks, views, None, faces, private, *sizes, 12.3)
+    copies = [FaceCopy("as <it> is", picture, 0.0, 0.0), FaceCopy("blurred", picture, 0.5, 0.92)]
+    guesses = [FaceGuess("raw", {"knn": 100}), FaceGuess("hybrid+", {"knn": 11, "trained": 99})]
+    faces = FaceDemo(copies, 1.17, 0.9, 750, guesses)
+    return Run(*pictures, Count(100, 90), rows, 4, words, concealed, attacks, views, None, faces, private, *sizes, 12.3)
 
 
 class Page(HTMLParser):
@@ -137,12 +139,42 @@ def test_of_attacks_that_are_as_strong_the_headline_is_of_the_one_tried_most() -
     all_of_them = LeakRow("all", "", Leakage(1200, 0, 0, 0.999, 0.999, 0.998, 1, 1))
     weak = LeakRow("weak", "", Leakage(1200, 0, 0, 0.9, 1.0, 0.9, 1, 1))
     for rows in permutations([few, all_of_them, weak]):
-        assert _leak_headline(rows) == "The attack all found 100% of the features exactly."
+        assert leak_headline(rows) == "The attack all found 100% of the features exactly."
 
 
 def test_faces_pass_where_they_are_nearer_than_every_stranger(run: Run) -> None:
     text = render(run)
     assert "as &lt;it&gt; is" in text
-    assert "raw 0.50, passes<br>private 0.92, <b>refused</b>" in text
-    assert "<tr><th scope='row'>hybrid+</th><td>11</td><td>99</td><td>–</td></tr>" in text
+    assert "raw 0.50, passes<br>private 0.92, <b>refused</b>" in " ".join(text.split())
+    assert '<tr><th scope="row">hybrid+</th><td>11</td><td>99</td><td>–</td></tr>' in text
     assert "right in 50" in text
+
+
+def test_hostile_names_stay_text(run: Run) -> None:
+    evil = '"><script>alert("x")</script>'
+    picture, leakage = run.query, run.attacks[0].leakage
+    row = MapRow(evil, 9, 9, 1234, 5.3, 0.41, (0.1, 0.004), 8000.0)
+    copies = [FaceCopy(evil, picture, 0.1, 0.2)]
+    hostile = replace(
+        run,
+        attacks=[LeakRow(evil, evil, leakage)],
+        views=[View(evil, picture, Reconstruction(0.1, 0.6, 12))],
+        map=RoomMaps([row], picture, picture, picture),
+        faces=replace(run.faces, copies=copies, guesses=[FaceGuess(evil, {"knn": 3})]),
+        release=replace(run.release, defense={"name": "lifting", "database": evil}),
+    )
+    text = render(hostile)
+    page = Page(text)
+    assert page.open == [] and "<script" not in text and text.count("&lt;script&gt;") >= 7
+    assert f"Her face, {evil}" in page.alts
+    assert "<script" not in render(replace(run, views=evil, concealed=replace(run.concealed, view=evil)))
+
+
+def test_a_map_is_a_row_with_its_epsilon_and_the_error_of_the_query(run: Run) -> None:
+    rows = [
+        MapRow("raw", 9, 9, 1234, 5.3, 0.41, (0.1, 0.004), None),
+        MapRow("words", 8, 9, 234, 3.3, 0.91, None, 8000.0),
+    ]
+    text = " ".join(render(replace(run, map=RoomMaps(rows, run.query, run.query, run.query))).split())
+    assert "<td>1,234</td> <td>5.3</td><td>0.41 px</td> <td>4.0 mm, 0.10°</td>" in text
+    assert "(8,000 for the image)" in text and "<td>not localized</td>" in text and "needs pycolmap" not in text

@@ -1,12 +1,15 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from featveil.core import Points, Subspaces
+from featveil.core.arrays import Float32
 from featveil.databases import builtin
 from featveil.defenses import Lifting
 from featveil.distances import nearest, nearest_pruned, pruning
 from featveil.distances.backends import walker
-from featveil.distances.frames import frame
+from featveil.distances.frames import Frames, frame
 from reference import random_descriptors
 
 
@@ -25,7 +28,7 @@ def test_equals_the_full_search_on_real_descriptors(m1: int, m2: int, axes: int)
     assert np.allclose(full.distances, pruned.distances, atol=1e-6)
 
 
-def test_it_really_prunes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_bounds_are_low() -> None:
     """Count the pairs whose bound lies below the final second best: few, on descriptors with a spectrum."""
     rng = np.random.default_rng(0)
     entries = builtin("sift").points()
@@ -46,3 +49,25 @@ def test_bound_holds_where_projection_loses_rank() -> None:
     a, b = random_descriptors(20, 6, rng, 16), random_descriptors(30, 6, rng, 16)
     assert isinstance(a, Subspaces)
     assert (nearest_pruned(a, b, 2, axes=3).indices == nearest(a, b, 2).indices).all()
+
+
+def test_pairs_with_a_high_bound_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Entries whose bound is made too high are missed, though they are nearest: nobody computed their distances."""
+    rng = np.random.default_rng(0)
+    entries = builtin("sift").points()
+    a = Lifting("random", 2).privatize(Points(entries[:100]), rng)
+    b = Lifting("random", 2).privatize(Points(entries[:1000]), rng)
+    hidden, real = nearest(a, b, 1).indices[:, 0], pruning._projected
+
+    def raised(frames: Frames, axes: Float32) -> Frames:
+        seen = real(frames, axes)
+        if len(frames) == len(a):
+            return seen
+        stack, norms = seen.stack.copy(), seen.norms.copy()
+        stack[hidden, 0] *= 100
+        norms[hidden] *= 100**2
+        return replace(seen, stack=stack, norms=norms)
+
+    assert (nearest_pruned(a, b, 1, 48).indices[:, 0] == hidden).all()
+    monkeypatch.setattr(pruning, "_projected", raised)
+    assert not np.isin(nearest_pruned(a, b, 1, 48).indices, hidden).any()

@@ -1,12 +1,12 @@
 """The figure of a plan."""
 
-import struct
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from drawings import drawing
 from featveil.core import InputError, MissingExtraError
 from featveil.pipelines.subset_parts.planning import LEVELS, plan
 from featveil.plotting.plan import BANDS_OF_GUESS, BANDS_OF_SENT, draw_plan
@@ -15,9 +15,7 @@ CURVES = {epsilon: plan(epsilon, 256_000, [1, 2, 4, 8], 2048) for epsilon in (8.
 
 
 def width(path: Path) -> int:
-    data = path.read_bytes()
-    assert data.startswith(b"\x89PNG")
-    return int(struct.unpack(">I", data[16:20])[0])
+    return len(drawing(path, coloured=False)[0])
 
 
 def test_a_picture_is_written_with_a_panel_more_for_distances(tmp_path: Path) -> None:

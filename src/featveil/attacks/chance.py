@@ -1,7 +1,9 @@
 """Chance: a random real descriptor for every feature, whatever was sent. The floor of every table.
 
-Knows:      descriptors of its own.
-Ignores:    the private features.
+Ours, to compare with.
+Knows:      descriptors of its own. It ignores the private features.
+Breaks:     nothing: an attack that does no better has learned nothing.
+Fails:      everywhere, but where descriptors are much alike.
 """
 
 from dataclasses import dataclass

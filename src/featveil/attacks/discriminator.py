@@ -1,5 +1,6 @@
 """Discriminator: of the points where a subspace meets the descriptors, a learned ranker says which is the real one.
 
+Ours.
 Knows:      descriptors of its own and the lifting algorithm; better, the lifting database too.
 Breaks:     lifting whose confounders are not real descriptors: cluster centres, mixtures, random directions. Among
             real ones, those that come back in other features or belong to a known database; and, with scales and

@@ -1,5 +1,6 @@
 """Mean: the point of the subspace nearest to the mean descriptor. What a subspace tells to someone who knows nothing.
 
+Ours, to compare with.
 Knows:      what a descriptor of the kind looks like on average (where there is a built-in database of it).
 Breaks:     random lifting: a random subspace passes the mean near the hidden descriptor.
 Fails:      where confounders pull that point away. Other attacks fall back on it where they have no answer.

@@ -1,7 +1,9 @@
 """Read: the descriptors as they were sent. What there is to see without any defense.
 
+Ours, to compare with.
 Knows:      nothing.
 Breaks:     whatever sends descriptors as points: no defense at all, noised or concealed descriptors.
+Fails:      as far as what was sent is unlike the descriptor: after noise, or a concealer.
 """
 
 from dataclasses import dataclass

@@ -1,12 +1,10 @@
-"""Rows of an audit -> tables: in Markdown, as cells for a terminal, and as HTML that a reader can sort."""
+"""Rows of an audit -> tables: in Markdown, as cells for a terminal, and as cells that a reader of the page can sort."""
 
-import html
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from featveil.audit.rows import AuditRow, Spread, TrialRow
+from featveil.audit.rows import AuditRow, Spread, TrialRow, summarize_audit
 from featveil.audit.sentences import percent
-from featveil.audit.summary import summarize_audit
 from featveil.core.records import Record
 from featveil.metrics import CLOSE, NEAR
 
@@ -17,7 +15,6 @@ WHO = {
     "none": "nothing (chance)",
     "truth": "the truth (no adversary)",
 }
-_TEXT = ' class="text"'
 
 
 @dataclass(frozen=True)
@@ -26,6 +23,16 @@ class Cell:
 
     text: str
     value: float | None = None
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table of the page, of whose columns the first `texts` are text, the others figures."""
+
+    name: str
+    headings: Sequence[str]
+    lines: Sequence[Sequence[Cell]]
+    texts: int = 1
 
 
 def audit_cells(rows: Sequence[AuditRow]) -> tuple[list[str], list[tuple[str, ...]]]:
@@ -56,26 +63,7 @@ def audit_markdown(records: Sequence[Record]) -> str:
     return "\n".join(parts)
 
 
-def html_table(name: str, headings: Sequence[str], lines: Sequence[Sequence[Cell]], texts: int = 1) -> str:
-    """A table whose headings sort it, in a box of its own that scrolls; the first cell of a line is its heading.
-
-    The first `texts` columns are text, the others figures.
-    """
-    head = "".join(
-        f'<th scope="col"{_TEXT if place < texts else ""}>{html.escape(heading)}</th>'
-        for place, heading in enumerate(headings)
-    )
-    body = "\n".join(
-        f"<tr>{''.join(_cell(cell, place, texts) for place, cell in enumerate(line))}</tr>" for line in lines
-    )
-    return (
-        f'<div class="card scroll" role="region" aria-label="{html.escape(name)}" tabindex="0">\n'
-        f'<table class="sortable"><caption>{html.escape(name)}</caption>\n<thead><tr>{head}</tr></thead>\n'
-        f"<tbody>\n{body}\n</tbody></table></div>"
-    )
-
-
-def utility_table(rows: Sequence[AuditRow], name: str) -> str:
+def utility_table(rows: Sequence[AuditRow], name: str) -> Table:
     """What every scheme keeps of the matches."""
     headings = ["Scheme", "Features released", "of found"]
     for title in ("Query private", "Both private"):
@@ -92,10 +80,10 @@ def utility_table(rows: Sequence[AuditRow], name: str) -> str:
         ]
         for row in rows
     ]
-    return html_table(name, headings, lines)
+    return Table(name, headings, lines)
 
 
-def attack_table(rows: Sequence[AuditRow], name: str) -> str:
+def attack_table(rows: Sequence[AuditRow], name: str) -> Table:
     """Every attack on every scheme."""
     headings = ["Scheme", "Attack", "Attacker has", f"Nearer than {NEAR:g}", f"Nearer than {CLOSE:g}", "Exact"]
     headings += ["Median distance", "Guesses"]
@@ -104,7 +92,7 @@ def attack_table(rows: Sequence[AuditRow], name: str) -> str:
         headings.append(f"Concealed one nearer than {NEAR:g}")
         behind = [trial.released_near for row in rows for trial in row.trials]
         lines = [[*line, _share(share)] for line, share in zip(lines, behind, strict=True)]
-    return html_table(name, headings, lines, 3)
+    return Table(name, headings, lines, texts=3)
 
 
 def _attack(row: AuditRow, trial: TrialRow) -> list[Cell]:
@@ -131,13 +119,6 @@ def _share(spread: Spread | None) -> Cell:
 
 def _count(value: float | None) -> Cell:
     return Cell("–") if value is None else Cell(f"{value:,.0f}", value)
-
-
-def _cell(cell: Cell, place: int, texts: int) -> str:
-    tag = "th" if place == 0 else "td"
-    scope = ' scope="row"' if place == 0 else ""
-    value = "" if cell.value is None else f' data-value="{cell.value:.6g}"'
-    return f"<{tag}{scope}{_TEXT if place < texts else ''}{value}>{html.escape(cell.text)}</{tag}>"
 
 
 def _line(row: AuditRow) -> tuple[str, ...]:

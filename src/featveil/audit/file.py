@@ -11,38 +11,34 @@
 Everything is optional but folder and name. Paths are relative to the file.
 """
 
-import dataclasses
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Any, TypeVar
 
-from featveil.attacks import ATTACKS
-from featveil.audit.chosen_schemes import default_schemes, grid, with_identity
 from featveil.audit.releases import Scheme
-from featveil.audit.request import IMAGES, Attacker, Request, Settings, Source, check_different
-from featveil.core import ConcealingNetwork, InputError
-from featveil.databases import Database, load_database
-from featveil.defenses import DEFENSES, load_network
+from featveil.audit.request import (
+    IMAGES,
+    Attacker,
+    Request,
+    Settings,
+    Source,
+    check_different,
+    default_schemes,
+    grid,
+    with_identity,
+)
+from featveil.core import InputError
+from featveil.registry import ATTACKS
 
-Made = TypeVar("Made")
+Value = TypeVar("Value")
 Entries = dict[str, Any]
 
 _TOP = ("kind", "max_features", "sample", "seeds", "attacker", "pool", "dataset", "scheme", "attack")
 _INTEGERS = 2**63
 _BY_ITSELF = ("chance", "read")  # always run: the floor, and what is read where nothing is hidden
-_NAMES = {
-    str: "text",
-    int: "a whole number",
-    float: "a number",
-    bool: "true or false",
-    list: "a list",
-    Database: "a file name",
-    ConcealingNetwork: "a file name",
-}
-_LOADED: dict[type, Callable[[Path], Any]] = {Database: load_database, ConcealingNetwork: load_network}
+_NAMES = {str: "text", int: "a whole number", list: "a list"}
 
 
 def read_audit_file(path: str | Path) -> Request:
@@ -101,14 +97,14 @@ def _attacker(entries: Entries, path: Path) -> Attacker:
     table, place = entries.get("attacker", {}), f"{path}, attacker"
     _check_table(table, place)
     _check_keys(table, ("photos", "database", "size"), place)
-    found: Entries = {"size": table["size"]} if "size" in table else {}
+    given: Entries = {"size": table["size"]} if "size" in table else {}
     if "database" in table:
-        found["database"] = _path(table, "database", place, path)
-        if not found["database"].is_file():
-            raise InputError(f"{place}: there is no database file {found['database']}")
+        given["database"] = _path(table, "database", place, path)
+        if not given["database"].is_file():
+            raise InputError(f"{place}: there is no database file {given['database']}")
     photos = _folders(table, place, path)
     with _at(place):
-        return Attacker(photos, **found)
+        return Attacker(photos, **given)
 
 
 def _pool(entries: Entries, path: Path) -> tuple[Path, ...]:
@@ -121,31 +117,13 @@ def _pool(entries: Entries, path: Path) -> tuple[Path, ...]:
 def _schemes(entries: Entries, path: Path, kind: str) -> tuple[Scheme, ...]:
     if "scheme" not in entries:
         return tuple(default_schemes(kind))
-    made: list[Scheme] = []
+    schemes: list[Scheme] = []
     for place, table in _tables(entries, "scheme", path):
-        given = _entries(table, ("keypoints", "geometry"), place, path)
+        _typed(table, "name", str, place)
         with _at(place):
-            made += grid(given, kind)
-            check_different("scheme", [scheme.name for scheme in made])
-    return tuple(with_identity(made))
-
-
-def _entries(table: Entries, more: tuple[str, ...], place: str, path: Path) -> Entries:
-    """A defense's name and fields, and `more`, each a list of its values; files named in them are read."""
-    hints = _fields(table, DEFENSES, "defense", place)
-    _check_keys(table, ("name", *hints, *more), place)
-    given: Entries = {}
-    for name, value in table.items():
-        values = value if isinstance(value, list) else [value]
-        if not values:
-            raise InputError(f"{place}: {name} is an empty list")
-        if name == "then" and name in hints:
-            if not all(isinstance(one, dict) for one in values):
-                raise InputError(f"{place}: then must be a table, such as {{ name = 'lifting', dimension = 4 }}")
-            given[name] = [_entries(one, (), f"{place}, {name}", path) for one in values]
-        else:
-            given[name] = [_field(one, name, hints, place, path) for one in values]
-    return given
+            schemes += grid(table, kind, path.parent)
+            check_different("scheme", [scheme.name for scheme in schemes])
+    return tuple(with_identity(schemes))
 
 
 def _methods(entries: Entries, path: Path) -> Iterator[Any]:
@@ -155,53 +133,19 @@ def _methods(entries: Entries, path: Path) -> Iterator[Any]:
         if name not in named:
             yield ATTACKS[name]()
     for place, table in tables:
-        hints = _fields(table, ATTACKS, "attack", place)
-        _check_keys(table, ("name", *hints), place)
-        given = {name: _field(value, name, hints, place, path) for name, value in table.items() if name != "name"}
+        given = dict(table)
+        name = _typed(given, "name", str, place)
+        del given["name"]
         with _at(place):
-            method = ATTACKS[table["name"]](**given)
-        yield method
-
-
-def _fields(table: Entries, registry: Mapping[str, Any], what: str, place: str) -> dict[str, Any]:
-    """The types of the fields of the method that a table names, without a pool: that one has a table of its own."""
-    name = _typed(table, "name", str, place)
-    if name not in registry:
-        raise InputError(f"{place}: unknown {what} {name!r}: use one of {', '.join(registry)}")
-    method, hints = registry[name], get_type_hints(registry[name])
-    needed = [one.name for one in dataclasses.fields(method) if _is_required(one) and one.name not in table]
-    if needed:
-        raise InputError(f"{place}: {name} needs {needed[0]}")
-    return {one.name: hints[one.name] for one in dataclasses.fields(method) if one.name != "pool"}
-
-
-def _is_required(field: Any) -> bool:
-    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-
-
-def _field(value: Any, name: str, hints: dict[str, Any], place: str, path: Path) -> Any:
-    """A field's value of the type that it has; of a database, which a file gives as a path, what is in there."""
-    if name not in hints:
-        return value
-    allowed = get_args(hints[name]) if isinstance(hints[name], UnionType) else (hints[name],)
-    for kind, load in _LOADED.items():
-        if kind in allowed and isinstance(value, str):
-            with _at(place):
-                return load(path.parent / value)
-    if type(value) is int and float in allowed and int not in allowed:
-        return float(value)
-    if type(value) not in allowed:
-        wanted = " or ".join(_NAMES[kind] for kind in allowed if kind is not NoneType)
-        raise InputError(f"{place}: {name} must be {wanted}, got {value!r:.80}")
-    return value
+            yield ATTACKS.make(name, given, path.parent)
 
 
 def _tables(entries: Entries, name: str, path: Path) -> Iterator[tuple[str, Entries]]:
     """Each table of an array of tables, with its place for messages: the second one is NAME 2."""
-    found = entries.get(name, [])
-    if not isinstance(found, list) or not all(isinstance(table, dict) for table in found):
+    tables = entries.get(name, [])
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
         raise InputError(f"{path}: {name} must be tables: write [[{name}]] above each")
-    for number, table in enumerate(found, start=1):
+    for number, table in enumerate(tables, start=1):
         yield f"{path}, {name} {number}", table
 
 
@@ -224,7 +168,7 @@ def _path(table: Entries, name: str, place: str, path: Path) -> Path:
     return path.parent / str(_typed(table, name, str, place))
 
 
-def _typed(table: Entries, name: str, kind: type[Made], place: str) -> Made:
+def _typed(table: Entries, name: str, kind: type[Value], place: str) -> Value:
     if name not in table:
         raise InputError(f"{place}: {name} is missing")
     value = table[name]

@@ -1,42 +1,79 @@
-"""The privacy-utility frontier of an audit: leakage of the best attack against utility, and its figure as a PNG.
+"""The privacy-utility frontier of an audit: leakage of the best attack against utility.
 
-What both figures share is here; the inline SVG is in frontier_svg.py, and needs no matplotlib as the PNG does.
+A panel is drawn once, as lines, texts and marks at their places. The page writes them as an SVG (audit_frontier.html),
+for which it needs no matplotlib, and `draw_frontier` as a PNG.
 """
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from featveil.audit.rows import AuditRow, Spread
 from featveil.core import InputError
-from featveil.metrics import NEAR
-from featveil.plotting.figures import blank_figure, quiet, write_figure
-from featveil.plotting.labels import Box, Labeller
+from featveil.plotting.figures import blank_figure, write_figure
+from featveil.plotting.labels import NEARBY, Box, Labeller
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 PANELS = {"one": "Private query, raw map", "both": "Both private"}
-# Colours that colour-blind readers can tell apart; shapes and filling say the same without any colour.
-LOOKS = {
-    "identity": ("X", "#6b6b6b"),
-    "lifting": ("o", "#0072b2"),
-    "hardened": ("D", "#c44e00"),
-    "concealer": ("p", "#56449a"),
-    "subset": ("^", "#008a63"),
-    "metric": ("v", "#a8478a"),
-    "naive": ("s", "#8a6d00"),
-}
-_OTHER = ("P", "#444444")
 WIDTH, HEIGHT = 440, 400
-AREA = Box(44, 12, WIDTH - 56, HEIGHT - 58)  # where points are drawn
+_AREA = Box(44, 12, WIDTH - 56, HEIGHT - 58)  # where points are drawn
 _MARGIN = 9  # between the frame and 0 or 100 %
 _LETTER, _LINE = 7.1, 15  # size of a label's letters
-_NEARBY = 12  # from a point to its label, without a line
-_PIXELS_AN_INCH = 92  # of the SVG, where the PNG draws the same panel
+_SIDES = 24  # of what stands for a circle
+
+Corner = tuple[float, float]
+
+
+def _corners(text: str) -> tuple[Corner, ...]:
+    """x,y x,y ... as corners around the middle of a mark, y downwards."""
+    pairs = [corner.split(",") for corner in text.split()]
+    return tuple((float(x), float(y)) for x, y in pairs)
+
+
+_CIRCLE = tuple(
+    (round(5 * math.cos(math.tau * k / _SIDES), 2), round(5 * math.sin(math.tau * k / _SIDES), 2))
+    for k in range(_SIDES)
+)
+# Colours that colour-blind readers can tell apart; shapes and filling say the same without any colour.
+LOOKS: dict[str, tuple[str, tuple[Corner, ...]]] = {
+    "identity": ("#6b6b6b", _corners("-5,-3 -3,-5 0,-2 3,-5 5,-3 2,0 5,3 3,5 0,2 -3,5 -5,3 -2,0")),
+    "lifting": ("#0072b2", _CIRCLE),
+    "hardened": ("#c44e00", _corners("0,-6 6,0 0,6 -6,0")),
+    "concealer": ("#56449a", _corners("0,-6 5.7,-1.9 3.5,4.9 -3.5,4.9 -5.7,-1.9")),
+    "subset": ("#008a63", _corners("0,-6 6,5 -6,5")),
+    "metric": ("#a8478a", _corners("0,6 6,-5 -6,-5")),
+    "naive": ("#8a6d00", _corners("-4.5,-4.5 4.5,-4.5 4.5,4.5 -4.5,4.5")),
+}
+OTHER = "other"  # family of defenses that are not in LOOKS
+_OTHER = ("#444444", _corners("-2,-5.5 2,-5.5 2,-2 5.5,-2 5.5,2 2,2 2,5.5 -2,5.5 -2,2 -5.5,2 -5.5,-2 -2,-2"))
+
+# How the kinds of lines and texts look in the PNG; on the page they are classes, which follow light, dark and print.
+_SOFT, _INK = "#5c6470", "#1d2129"
+_LINES: dict[str, dict[str, Any]] = {
+    "grid": {"color": "#e2e0da", "linewidth": 0.8},
+    "grid raw": {"color": _SOFT, "linewidth": 0.8, "linestyle": (0, (5, 4))},
+    "chance": {"color": _SOFT, "linewidth": 1.2, "linestyle": ":"},
+    "stairs": {"color": _INK, "linewidth": 1.4},
+    "range": {"color": "#999999", "linewidth": 0.8},
+    "leader": {"color": _SOFT, "linewidth": 0.6},
+}
+_TEXTS: dict[str, dict[str, Any]] = {
+    "tick": {"color": _SOFT},
+    "axis": {"color": _SOFT},
+    "hint": {"color": _SOFT, "style": "italic"},
+    "name": {"color": _INK, "weight": "bold"},
+    "number": {"color": _SOFT},
+}
+_ANCHORS = {"start": "left", "middle": "center", "end": "right"}
+_PIXELS_AN_INCH = 92  # of a panel
+_LETTERS = 8.6  # points: 11 pixels, as wide as those of the page
+_KEY, _HEAD = 200, 26  # pixels beside the panels for the key, and above each for its title
 
 
 @dataclass(frozen=True)
@@ -57,14 +94,81 @@ class Point:
         return f"{self.row.scheme}: leaks {self.leakage:.1f}% ({attack}), keeps {self.utility:.1f}% of raw matches"
 
 
-def look(defense: str) -> tuple[str, str]:
-    """Marker (as matplotlib names it) and colour of a family."""
+@dataclass(frozen=True)
+class Line:
+    """A line through `corners`; `kind` is one of those of the page's style."""
+
+    kind: str
+    corners: tuple[Corner, ...]
+
+    @property
+    def path(self) -> str:
+        """That of an SVG."""
+        return "M" + " ".join(f"{x:.1f} {y:.1f}" for x, y in self.corners)
+
+
+@dataclass(frozen=True)
+class Text:
+    """Words at a place, which is their start, middle or end; `upright` ones are turned."""
+
+    kind: str
+    words: str
+    x: float
+    y: float
+    anchor: Literal["start", "middle", "end"] = "middle"
+    upright: bool = False
+
+
+@dataclass(frozen=True)
+class Mark:
+    """The mark of a family of defenses, filled for the optimal ones; `text` says what it stands for."""
+
+    family: str
+    optimal: bool
+    x: float = 0
+    y: float = 0
+    text: str = ""
+
+    @classmethod
+    def of(cls, defense: str, optimal: bool, text: str = "") -> "Mark":
+        """That of a defense by itself, for keys and headings."""
+        return cls(family(defense), optimal, text=text)
+
+    @property
+    def path(self) -> str:
+        """That of an SVG, around 0."""
+        return "M" + " ".join(f"{x:g} {y:g}" for x, y in look(self.family)[1]) + "Z"
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A panel for the rows of one dataset, WIDTH by HEIGHT, y downwards: lines below texts below marks."""
+
+    title: str
+    text: str
+    lines: tuple[Line, ...]
+    texts: tuple[Text, ...]
+    marks: tuple[Mark, ...]
+
+
+def look(defense: str) -> tuple[str, tuple[Corner, ...]]:
+    """Colour and corners of the mark of a defense."""
     return LOOKS.get(defense, _OTHER)
+
+
+def family(defense: str) -> str:
+    """The family that the marks of a defense are drawn as."""
+    return defense if defense in LOOKS else OTHER
 
 
 def number_schemes(rows: Iterable[AuditRow]) -> dict[str, int]:
     """The number of each scheme in figures, over all datasets."""
     return {scheme: number for number, scheme in enumerate(dict.fromkeys(row.scheme for row in rows), start=1)}
+
+
+def optimal_schemes(rows: Sequence[AuditRow]) -> set[str]:
+    """Schemes of one dataset that are on the frontier of either panel."""
+    return {point.row.scheme for sides in PANELS for point in frontier_points(rows, sides) if point.optimal}
 
 
 def frontier_points(rows: Sequence[AuditRow], sides: str) -> list[Point]:
@@ -95,37 +199,30 @@ def frontier_points(rows: Sequence[AuditRow], sides: str) -> list[Point]:
     ]
 
 
-def mean_chance(rows: Iterable[AuditRow]) -> float | None:
-    """Percent of guesses below NEAR without any knowledge, over the schemes where chance was tried."""
-    shares = [row.chance.below_near.mean for row in rows if row.chance]
-    return 100 * fmean(shares) if shares else None
+def draw_panel(rows: Sequence[AuditRow], sides: str, numbers: dict[str, int]) -> Panel:
+    """One panel for the rows of one dataset."""
+    # Optimal points first, of them raw features, then by leakage: the order in which names find their place.
+    points = sorted(
+        frontier_points(rows, sides),
+        key=lambda point: (not point.optimal, point.row.defense != "identity", point.leakage),
+    )
+    scale, chance = _Scale(points), _mean_chance(rows)
+    stairs = tuple(scale.at(*corner) for corner in staircase(points))
+    labels = _place_labels(points, numbers, scale, stairs)
+    lines = [*_grid(scale, chance), *([Line("stairs", stairs)] if stairs else [])]
+    texts = [*_axes(scale, chance)]
+    for point, (label, box) in zip(points, labels, strict=True):
+        lines += [*_ranges(point, scale), *_leader(point, box, scale)]
+        texts.append(_label(point, label, box, scale))
+    marks = [
+        Mark(family(point.row.defense), point.optimal, *scale.at(point.leakage, point.utility), point.text)
+        for point in reversed(points)
+    ]
+    text = "; ".join(point.text + (" (on the frontier)" if point.optimal else "") for point in points)
+    return Panel(PANELS[sides], text or "no result yet", tuple(lines), tuple(texts), tuple(marks))
 
 
-def _utility(row: AuditRow, sides: str) -> Spread | None:
-    return row.utility_one if sides == "one" else row.utility_both
-
-
-class Scale:
-    """From percent to the coordinates of the SVG."""
-
-    def __init__(self, points: Sequence[Point]) -> None:
-        highest = max((point.high[1] for point in points), default=100)
-        self.top = 100 if highest <= 101 else 20 * (int(highest) // 20 + 1)
-
-    def across(self, leakage: float) -> float:
-        """From the left."""
-        return AREA.left + _MARGIN + leakage / 100 * (AREA.width - 2 * _MARGIN)
-
-    def down(self, utility: float) -> float:
-        """From the top."""
-        return AREA.top + AREA.height - _MARGIN - utility / self.top * (AREA.height - 2 * _MARGIN)
-
-    def at(self, leakage: float, utility: float) -> tuple[float, float]:
-        """Both."""
-        return self.across(leakage), self.down(utility)
-
-
-def staircase(points: Sequence[Point]) -> list[tuple[float, float]]:
+def staircase(points: Sequence[Point]) -> list[Corner]:
     """The corners of the step line through the optimal points: the most that is kept for a leakage, in percent."""
     stairs = sorted({(point.leakage, point.utility) for point in points if point.optimal})
     if not stairs:
@@ -136,21 +233,142 @@ def staircase(points: Sequence[Point]) -> list[tuple[float, float]]:
     return [*corners, (100.0, stairs[-1][1])]
 
 
-def in_order(points: Sequence[Point]) -> list[Point]:
-    """Optimal points first, of them raw features, then by leakage: the order in which names find their place."""
-    return sorted(points, key=lambda point: (not point.optimal, point.row.defense != "identity", point.leakage))
+def draw_frontier(rows: Sequence[AuditRow], path: str | Path, title: str = "") -> None:
+    """Write both panels of every dataset as a PNG to `path`.
+
+    Raises MissingExtraError without matplotlib, InputError when there is nothing to draw.
+    """
+    datasets = list(dict.fromkeys(row.dataset for row in rows))
+    if not datasets:
+        raise InputError("there is no result to draw")
+    numbers = number_schemes(rows)
+    width, height = len(PANELS) * WIDTH + _KEY, len(datasets) * (HEIGHT + _HEAD) + _HEAD
+    figure = blank_figure(width / _PIXELS_AN_INCH, height / _PIXELS_AN_INCH)
+    figure.set_layout_engine("none")  # panels have their own margins
+    for line, dataset in enumerate(datasets):
+        chosen = [row for row in rows if row.dataset == dataset]
+        for place, sides in enumerate(PANELS):
+            bottom = height - _HEAD - (line + 1) * (HEIGHT + _HEAD)
+            box = place * WIDTH / width, bottom / height, WIDTH / width, HEIGHT / height
+            panel = draw_panel(chosen, sides, numbers)
+            where = f"{dataset}: " if len(datasets) > 1 else ""
+            _plot(figure.add_axes(box), panel, where + panel.title)
+    anchor = (1 - _KEY / width, 0.5)
+    figure.legend(
+        handles=_handles(rows, numbers), loc="center left", bbox_to_anchor=anchor, frameon=False, fontsize=7.5
+    )
+    write_figure(figure, path, title)
 
 
-def place_labels(points: Sequence[Point], numbers: dict[str, int], scale: Scale) -> list[tuple[str, Box]]:
+def _plot(axes: "Axes", panel: Panel, title: str) -> None:
+    """The panel by matplotlib, in its own coordinates."""
+    from matplotlib.patheffects import withStroke
+
+    axes.set(xlim=(0, WIDTH), ylim=(HEIGHT, 0))
+    axes.set_axis_off()
+    axes.text(_AREA.left, 0, title, fontsize=9.5, va="bottom")
+    for line in panel.lines:
+        axes.plot(*zip(*line.corners, strict=True), **_LINES[line.kind], zorder=1)
+    for text in panel.texts:
+        looks = {"ha": _ANCHORS[text.anchor], "va": "baseline", "fontsize": _LETTERS, **_TEXTS[text.kind]}
+        looks |= {"rotation": 90, "va": "center"} if text.upright else {}
+        drawn = axes.text(text.x, text.y, text.words, **looks, zorder=2)
+        if text.kind in ("name", "number", "hint"):
+            drawn.set_path_effects([withStroke(linewidth=2, foreground="white")])
+    for mark in panel.marks:
+        axes.plot(mark.x, mark.y, **_drawn(mark.family, mark.optimal), zorder=3, clip_on=False)
+
+
+def _drawn(defense: str, optimal: bool) -> dict[str, Any]:
+    colour, corners = look(defense)
+    size = 2 * max(max(abs(x), abs(y)) for x, y in corners)  # what matplotlib makes the mark's size of
+    upwards = [(x, -y) for x, y in (*corners, corners[0])]
+    return {
+        "marker": upwards,
+        "markersize": size * 72 / _PIXELS_AN_INCH,
+        "color": colour,
+        "markerfacecolor": colour if optimal else "white",
+        "linestyle": "none",
+    }
+
+
+def _handles(rows: Sequence[AuditRow], numbers: dict[str, int]) -> list[Any]:
+    from matplotlib.lines import Line2D
+
+    families = {row.scheme: row.defense for row in rows}
+    return [
+        Line2D([], [], label=f"{number}  {scheme}", **_drawn(families[scheme], False))
+        for scheme, number in numbers.items()
+    ]
+
+
+class _Scale:
+    """From percent to the coordinates of a panel."""
+
+    def __init__(self, points: Sequence[Point]) -> None:
+        highest = max((point.high[1] for point in points), default=100)
+        self.top = 100 if highest <= 101 else 20 * (int(highest) // 20 + 1)
+
+    def across(self, leakage: float) -> float:
+        """From the left."""
+        return _AREA.left + _MARGIN + leakage / 100 * (_AREA.width - 2 * _MARGIN)
+
+    def down(self, utility: float) -> float:
+        """From the top."""
+        return _AREA.top + _AREA.height - _MARGIN - utility / self.top * (_AREA.height - 2 * _MARGIN)
+
+    def at(self, leakage: float, utility: float) -> Corner:
+        """Both."""
+        return self.across(leakage), self.down(utility)
+
+
+def _mean_chance(rows: Iterable[AuditRow]) -> float | None:
+    """Percent of guesses below NEAR without any knowledge, over the schemes where chance was tried."""
+    shares = [row.chance.below_near.mean for row in rows if row.chance]
+    return 100 * fmean(shares) if shares else None
+
+
+def _utility(row: AuditRow, sides: str) -> Spread | None:
+    return row.utility_one if sides == "one" else row.utility_both
+
+
+def _grid(scale: _Scale, chance: float | None) -> Iterator[Line]:
+    top, bottom = _AREA.top, _AREA.top + _AREA.height
+    for percent in range(0, 101, 20):
+        yield Line("grid", ((scale.across(percent), top), (scale.across(percent), bottom)))
+    for percent in range(0, scale.top + 1, 20):
+        y = scale.down(percent)
+        yield Line("grid raw" if percent == 100 else "grid", ((_AREA.left, y), (_AREA.left + _AREA.width, y)))
+    if chance is not None:
+        yield Line("chance", ((scale.across(chance), top), (scale.across(chance), bottom)))
+
+
+def _axes(scale: _Scale, chance: float | None) -> Iterator[Text]:
+    """Numbers and names of the axes, and what both ends of the leakage mean."""
+    bottom, left, right = _AREA.top + _AREA.height, scale.across(0), scale.across(100)
+    for percent in range(0, 101, 20):
+        yield Text("tick", str(percent), scale.across(percent), bottom + 16)
+    for percent in range(0, scale.top + 1, 20):
+        yield Text("tick", str(percent), _AREA.left - 6, scale.down(percent) + 4, "end")
+    named = "best attack, % of features leaked (left is better)"
+    yield Text("axis", named, (left + right) / 2, HEIGHT - 8)
+    yield Text("axis", "matches kept, % of raw", 12, _AREA.top + _AREA.height / 2, upright=True)
+    if chance is not None:
+        yield Text("hint", f"chance {chance:.1f}%", scale.across(chance) + 4, scale.down(0) + 5, "start")
+    yield Text("hint", "no privacy", right, scale.down(0) + 5, "end")
+
+
+def _place_labels(
+    points: Sequence[Point], numbers: dict[str, int], scale: _Scale, stairs: Sequence[Corner]
+) -> list[tuple[str, Box]]:
     """A label of each point, in order, and where it goes.
 
     Optimal points are named where there is room; the others, and these in a crowd, have their number.
     """
-    corners = [scale.at(*corner) for corner in staircase(points)]
-    line = [Box(min(a, c) - 1, min(b, d) - 1, abs(a - c) + 2, abs(b - d) + 2) for (a, b), (c, d) in pairwise(corners)]
+    line = [Box(min(a, c) - 1, min(b, d) - 1, abs(a - c) + 2, abs(b - d) + 2) for (a, b), (c, d) in pairwise(stairs)]
     places = [scale.at(point.leakage, point.utility) for point in points]
-    hints = Box(AREA.left, AREA.top + AREA.height - _LINE, AREA.width, _LINE)
-    labeller = Labeller(AREA, places, [*line, hints])
+    hints = Box(_AREA.left, _AREA.top + _AREA.height - _LINE, _AREA.width, _LINE)
+    labeller = Labeller(_AREA, places, [*line, hints])
     labels: dict[int, tuple[str, Box]] = {}
     for named in (True, False):
         for index, (point, place) in enumerate(zip(points, places, strict=True)):
@@ -164,82 +382,28 @@ def place_labels(points: Sequence[Point], numbers: dict[str, int], scale: Scale)
     return [labels[index] for index in range(len(points))]
 
 
-def leader(point: Point, box: Box, scale: Scale) -> tuple[float, float] | None:
-    """Where a thin line to a label ends that had to go farther away; None where it is near."""
+def _ranges(point: Point, scale: _Scale) -> Iterator[Line]:
+    """The ranges over seeds; none where there is one seed."""
+    if point.low != point.high:
+        (left, bottom), (right, top) = scale.at(*point.low), scale.at(*point.high)
+        x, y = scale.at(point.leakage, point.utility)
+        yield Line("range", ((left, y), (right, y)))
+        yield Line("range", ((x, bottom), (x, top)))
+
+
+def _leader(point: Point, box: Box, scale: _Scale) -> Iterator[Line]:
+    """A thin line to a label that had to go farther away; none where it is near."""
     x, y = scale.at(point.leakage, point.utility)
     end = min(max(x, box.left), box.left + box.width), min(max(y, box.top + 2), box.top + box.height - 2)
-    return end if abs(end[0] - x) + abs(end[1] - y) > _NEARBY else None
+    if abs(end[0] - x) + abs(end[1] - y) > NEARBY:
+        yield Line("leader", ((x, y), end))
 
 
-def draw_frontier(rows: Sequence[AuditRow], path: str | Path, title: str = "") -> None:
-    """Write both panels of every dataset as a PNG to `path`.
-
-    Raises MissingExtraError without matplotlib, InputError when there is nothing to draw.
-    """
-    datasets = list(dict.fromkeys(row.dataset for row in rows))
-    if not datasets:
-        raise InputError("there is no result to draw")
-    numbers = number_schemes(rows)
-    height = HEIGHT / _PIXELS_AN_INCH
-    figure = blank_figure(2 * WIDTH / _PIXELS_AN_INCH + 2.1, height * len(datasets) + 0.4)
-    panels = figure.subplots(len(datasets), len(PANELS), squeeze=False)
-    for line, dataset in zip(panels, datasets, strict=True):
-        chosen = [row for row in rows if row.dataset == dataset]
-        for panel, sides in zip(line, PANELS, strict=True):
-            _panel(panel, chosen, sides, numbers)
-            where = f"{dataset}: " if len(datasets) > 1 else ""
-            panel.set_title(where + PANELS[sides], fontsize=9, loc="left")
-    figure.legend(handles=_handles(rows, numbers), loc="outside right center", frameon=False, fontsize=7.5)
-    write_figure(figure, path, title)
-
-
-def _panel(panel: "Axes", rows: Sequence[AuditRow], sides: str, numbers: dict[str, int]) -> None:
-    from matplotlib.patheffects import withStroke
-
-    points = in_order(frontier_points(rows, sides))
-    scale, chance = Scale(points), mean_chance(rows)
-    if stairs := staircase(points):
-        panel.plot(*zip(*stairs, strict=True), color="#1d2129", linewidth=1.3, zorder=2)
-    for point in points:
-        x, y, (left, low), (right, high) = point.leakage, point.utility, point.low, point.high
-        looks: dict[str, Any] = {"color": "#999999", "linewidth": 0.8, "zorder": 1}
-        panel.plot([left, right], [y, y], **looks)
-        panel.plot([x, x], [low, high], **looks)
-        panel.plot(x, y, **_drawn(point.row.defense, point.optimal), zorder=3 + point.optimal, clip_on=False)
-    for point, (label, box) in zip(points, place_labels(points, numbers, scale), strict=True):
-        middle = _percent(*box.middle, scale)
-        looks = {"fontsize": 7.2, "ha": "center", "va": "center", "weight": "bold" if point.optimal else "normal"}
-        line = {"arrowstyle": "-", "color": "#999999", "linewidth": 0.6, "shrinkA": 0, "shrinkB": 0}
-        far = leader(point, box, scale) is not None
-        text = panel.annotate(label, (point.leakage, point.utility), middle, arrowprops=line if far else None, **looks)
-        text.set_path_effects([withStroke(linewidth=2, foreground="white")])
-    if chance is not None:
-        panel.axvline(chance, color="#555555", linestyle=":", linewidth=1.2, zorder=1)
-    panel.axhline(100, color="#555555", linestyle="--", linewidth=0.8, zorder=1)
-    panel.set_xlim(*(_percent(x, 0, scale)[0] for x in (AREA.left, AREA.left + AREA.width)))
-    panel.set_ylim(*(_percent(0, y, scale)[1] for y in (AREA.top + AREA.height, AREA.top)))
-    panel.set_xlabel(f"best attack: features guessed nearer than {NEAR:g}, % (dotted: chance)", fontsize=8.5)
-    panel.set_ylabel("right matches kept, % of raw", fontsize=8.5)
-    quiet(panel)
-
-
-def _percent(x: float, y: float, scale: Scale) -> tuple[float, float]:
-    """Back from the coordinates of the SVG."""
-    (left, bottom), (right, top) = scale.at(0, 0), scale.at(100, scale.top)
-    return 100 * (x - left) / (right - left), scale.top * (bottom - y) / (bottom - top)
-
-
-def _drawn(defense: str, optimal: bool) -> dict[str, Any]:
-    marker, colour = look(defense)
-    filling = colour if optimal else "white"
-    return {"marker": marker, "color": colour, "markerfacecolor": filling, "markersize": 6.5, "linestyle": "none"}
-
-
-def _handles(rows: Sequence[AuditRow], numbers: dict[str, int]) -> list[Any]:
-    from matplotlib.lines import Line2D
-
-    families = {row.scheme: row.defense for row in rows}
-    return [
-        Line2D([], [], label=f"{number}  {scheme}", **_drawn(families[scheme], False))
-        for scheme, number in numbers.items()
-    ]
+def _label(point: Point, label: str, box: Box, scale: _Scale) -> Text:
+    """Anchored where it is next to the point, because letters differ in width from what was reckoned with."""
+    x, y, kind = scale.across(point.leakage), box.top + box.height / 2 + 4, "name" if point.optimal else "number"
+    if box.left >= x:
+        return Text(kind, label, box.left + 1, y, "start")
+    if box.left + box.width <= x:
+        return Text(kind, label, box.left + box.width - 1, y, "end")
+    return Text(kind, label, box.left + box.width / 2, y)

@@ -1,20 +1,32 @@
 """One victim under one scheme: how well its features still match, and what each attack gets back.
 
 All attacks see one release, those that treat every feature by itself a sample of it, which is the same for all.
+Several processes measure different units; each has what was read of the photographs, and computes on one thread.
 """
 
-from collections.abc import Iterator
+import hashlib
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from featveil.attacks import Guess, attack, check_applies
-from featveil.audit.devices import Devices
-from featveil.audit.names import SIDES, SKIPPED, TASK, UTILITY
-from featveil.audit.releases import Releases, Victim
+from featveil.audit.releases import Devices, Releases, Scheme, Victim
+from featveil.audit.request import Settings
+from featveil.audit.rows import SIDES, SKIPPED, TASK, UTILITY, stated_guarantee
 from featveil.audit.trials import Trial
+from featveil.audit.victims import Dataset
 from featveil.core import (
     Features,
     FeatveilError,
@@ -25,9 +37,9 @@ from featveil.core import (
     Subspaces,
     WordSets,
 )
-from featveil.core.arrays import Float64, Integers
+from featveil.core.arrays import Float32, Float64, Integers
 from featveil.core.records import Parameter, Record
-from featveil.core.resuming import versions
+from featveil.core.resuming import Key, versions
 from featveil.core.seeding import generator, image_generator
 from featveil.databases import Database
 from featveil.distances.threads import single_threaded
@@ -35,9 +47,6 @@ from featveil.geometry import agreeing, agreeing_candidates
 from featveil.matching import match
 from featveil.metrics import Truth, count_verified, transfer_errors
 from featveil.pipelines.scoring import Outcome, attack_parameters, leakage_record, score_attack
-
-if TYPE_CHECKING:
-    from featveil.audit.run import Audit
 
 _RIGHT = 3.0  # pixels
 _SAMPLES = 100_000  # of four candidates, few of which are right
@@ -54,10 +63,54 @@ class Unit(NamedTuple):
     victim: int
 
 
+@dataclass(frozen=True, eq=False)
+class Audit:
+    """What is measured on what: `attacker` has descriptors of its own, `pool` (s, d) fills the pools of devices."""
+
+    datasets: tuple[Dataset, ...]
+    schemes: tuple[Scheme, ...]
+    trials: tuple[Trial, ...]
+    settings: Settings
+    attacker: Database
+    pool: Float32
+
+    def units(self) -> Iterator[Unit]:
+        """Everything that can be measured by itself, what shares most next to each other."""
+        for place, dataset in enumerate(self.datasets):
+            parts = len(self.settings.seeds), len(self.schemes), len(dataset.victims)
+            yield from (Unit(place, *others) for others in product(*map(range, parts)))
+
+    def wanted(self, unit: Unit) -> dict[str, Key]:
+        """The sides and trials of a unit, with the key of their record."""
+        dataset = self.datasets[unit.dataset]
+        seed = str(self.settings.seeds[unit.seed])
+        start = dataset.name, seed, dataset.victims[unit.victim].name, self.schemes[unit.scheme].name
+        keys: dict[str, Key] = {sides: (*start, "None", sides) for sides in SIDES}
+        return keys | {trial.name: (*start, trial.name, "None") for trial in self.trials}
+
+    def trial(self, name: str) -> Trial:
+        """The one of that name."""
+        return next(trial for trial in self.trials if trial.name == name)
+
+    def stated(self, scheme: Scheme) -> dict[str, Parameter]:
+        """What all records of a scheme state."""
+        stated = {**self.shared(), **scheme.parameters(), "geometry": scheme.geometry}
+        stated["keypoints"] = "apart" if scheme.apart else "all"
+        return stated | ({"pool": self._pool_digest} if scheme.private_pool else {})
+
+    def shared(self) -> dict[str, Parameter]:
+        """What all records state."""
+        return {**self.settings.shared(), "own_database": self.attacker.digest[:16]}
+
+    @cached_property
+    def _pool_digest(self) -> str:
+        return hashlib.sha256(np.ascontiguousarray(self.pool, "<f4").data).hexdigest()[:16]
+
+
 class Measuring:
     """Measures units, one after the other, and keeps what those of one dataset, seed and scheme share."""
 
-    def __init__(self, audit: "Audit") -> None:
+    def __init__(self, audit: Audit) -> None:
         self.audit = audit
         self._place: tuple[int, int, int] | None = None
 
@@ -88,7 +141,7 @@ class Measuring:
 class Subject:
     """One victim under one scheme."""
 
-    def __init__(self, audit: "Audit", unit: Unit, releases: Releases, devices: Devices) -> None:
+    def __init__(self, audit: Audit, unit: Unit, releases: Releases, devices: Devices) -> None:
         self.audit, self.releases, self.devices = audit, releases, devices
         self.dataset = audit.datasets[unit.dataset]
         self.seed = audit.settings.seeds[unit.seed]
@@ -172,8 +225,9 @@ class Subject:
         )
 
     def _parameters(self) -> dict[str, Parameter]:
-        made: dict[str, Parameter] = {"victim": self.victim.name, **self.audit.stated(self.scheme)}
-        return made | {"features": len(self.private), "raw_features": len(self.victim.features)}
+        stated: dict[str, Parameter] = {"victim": self.victim.name, **self.audit.stated(self.scheme)}
+        stated |= {"features": len(self.private), "raw_features": len(self.victim.features)}
+        return stated | stated_guarantee(self.private.guarantee)
 
     def _chosen(self) -> Integers:
         """Rows of the release in an order that depends on the raw features only: the same ones under all schemes."""
@@ -231,3 +285,61 @@ def _keypoints(features: Features | PrivateFeatures) -> Keypoints:
     if features.keypoints is None:
         raise InputError("features without keypoints cannot be verified: audits need local features")
     return features.keypoints
+
+
+Make = Callable[[Audit], Measuring]
+_here: dict[str, Measuring] = {}  # of a worker: one process has one
+
+
+def measure_units(
+    audit: Audit, units: Mapping[Unit, tuple[str, ...]], processes: int, make: Make = Measuring
+) -> Iterator[Record]:
+    """The records that `units` name, those of a unit together, as they get ready; each process measures by `make`.
+
+    The processes are ended at once when the caller stops early. Raises FeatveilError when one of them dies.
+    """
+    with _workers(audit, min(processes, len(units)), make) as workers:
+        futures = [workers.submit(_measure, unit, names) for unit, names in units.items()]
+        try:
+            for future in as_completed(futures):
+                yield from future.result()
+        except BrokenProcessPool as error:
+            raise FeatveilError(
+                "a process of the audit was ended from outside, perhaps for want of memory: the same command goes on;"
+                " give it fewer processes"
+            ) from error
+
+
+@contextmanager
+def _workers(audit: Audit, count: int, make: Make) -> Iterator[ProcessPoolExecutor]:
+    # Started afresh rather than forked: a fork copies locks of threads that it does not have.
+    context, before = multiprocessing.get_context("spawn"), multiprocessing.active_children()
+    workers = ProcessPoolExecutor(count, context, _start, (audit, make))
+    finished = False
+    try:
+        yield workers
+        finished = True
+    finally:
+        if not finished:
+            for process in multiprocessing.active_children():
+                if process not in before:
+                    process.terminate()
+        workers.shutdown(wait=finished, cancel_futures=True)
+
+
+def _start(audit: Audit, make: Make) -> None:
+    """In a worker: Ctrl-C reaches every process of a terminal, but the first one decides; none outlives that."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    _here["measuring"] = make(audit)
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _measure(unit: Unit, names: tuple[str, ...]) -> list[Record]:
+    return list(_here["measuring"].records(unit, names))

@@ -19,12 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from featveil.attacks import Chance, Read
-from featveil.audit.measuring import Measuring, Subject, Unit, one_thread
-from featveil.audit.names import PHOTOGRAPH, PICTURES_TASK, SKIPPED, UNSCORED
+from featveil.audit.measuring import Audit, Measuring, Subject, Unit, measure_units, one_thread
 from featveil.audit.releases import Scheme, Victim
-from featveil.audit.run import Audit
+from featveil.audit.rows import PHOTOGRAPH, PICTURES_TASK, SKIPPED, UNSCORED
 from featveil.audit.trials import Trial
-from featveil.audit.workers import measure_units
 from featveil.core import FeatveilError, InputError, MissingExtraError
 from featveil.core.files import make_folder, replacing
 from featveil.core.records import Parameter, Record
@@ -97,7 +95,7 @@ class Gallery:
     @cached_property
     def wanted(self) -> dict[Unit, dict[str, Key]]:
         """The trials of each unit, with the key of their record; PHOTOGRAPH stands for that."""
-        found: dict[Unit, dict[str, Key]] = {}
+        keys: dict[Unit, dict[str, Key]] = {}
         for place, dataset in enumerate(self.audit.datasets):
             for number, scheme in enumerate(self.audit.schemes):
                 attack = self.best.get((dataset.name, scheme.name))
@@ -106,8 +104,8 @@ class Gallery:
                     names = [trial.name for trial in _PLAIN]
                 names += [PHOTOGRAPH] if number == 0 else []
                 unit = Unit(place, 0, number, 0)
-                found |= {unit: {name: self.key(unit, name) for name in names}} if names else {}
-        return found
+                keys |= {unit: {name: self.key(unit, name) for name in names}} if names else {}
+        return keys
 
     def key(self, unit: Unit, name: str) -> Key:
         """Of the record of one picture."""
@@ -116,9 +114,9 @@ class Gallery:
         size = list(picture_size(dataset.victims[unit.victim].features))
         if name == PHOTOGRAPH:
             return *start, PHOTOGRAPH, "None", str(size)
-        told = {**self.audit.stated(scheme), **attack_parameters(self.audit.trial(name).method)}
-        told |= {"inverter": self.inverter, "size": size, "featveil": VERSION}
-        made_with = hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
+        stated = {**self.audit.stated(scheme), **attack_parameters(self.audit.trial(name).method)}
+        stated |= {"inverter": self.inverter, "size": size, "featveil": VERSION}
+        made_with = hashlib.sha256(json.dumps(stated, sort_keys=True).encode()).hexdigest()[:16]
         return *start, scheme.name, name, made_with
 
 
@@ -164,8 +162,8 @@ def file_name(key: Key) -> str:
     """Of a picture: what it shows as far as a file's name can say it, and digits that tell it from others."""
     dataset, _, victim, scheme, attack, _ = key
     parts = [dataset, Path(victim).stem, scheme, *([] if attack == "None" else [attack.replace(" + ", "+")])]
-    told = re.sub(r"[^A-Za-z0-9.+-]+", "_", "-".join(parts))[:_NAME]
-    return f"{told}-{hashlib.sha256(json.dumps(key).encode()).hexdigest()[:8]}.png"
+    shown = re.sub(r"[^A-Za-z0-9.+-]+", "_", "-".join(parts))[:_NAME]
+    return f"{shown}-{hashlib.sha256(json.dumps(key).encode()).hexdigest()[:8]}.png"
 
 
 def _with_plain(audit: Audit) -> Audit:
@@ -196,16 +194,16 @@ def _photograph(victim: Victim) -> Image | None:
 
 
 def _record(
-    key: Key, found: Reconstruction | str | None, stated: Mapping[str, Parameter] = MappingProxyType({})
+    key: Key, result: Reconstruction | str | None, stated: Mapping[str, Parameter] = MappingProxyType({})
 ) -> Record:
     """Of a picture: how near it is to the photograph, None where that is not known, or why there is none."""
     dataset, seed, victim, scheme, attack, made_with = key
-    told: dict[str, Parameter] = {**stated, "victim": victim, "made_with": made_with}
+    given: dict[str, Parameter] = {**stated, "victim": victim, "made_with": made_with}
     metric, value, unit = UNSCORED, tuple[float, ...](), ""
-    if isinstance(found, str):
-        metric, told["reason"] = SKIPPED, found
-    elif found is not None:
-        metric, value, unit = METRIC, tuple(round(number, 6) for number in found), UNIT
+    if isinstance(result, str):
+        metric, given["reason"] = SKIPPED, result
+    elif result is not None:
+        metric, value, unit = METRIC, tuple(round(number, 6) for number in result), UNIT
     return Record(
         task=PICTURES_TASK,
         dataset=dataset,
@@ -217,7 +215,7 @@ def _record(
         seed=int(seed),
         versions=versions("onnxruntime"),
         attack=None if attack == "None" else attack,
-        parameters=told,
+        parameters=given,
     )
 
 

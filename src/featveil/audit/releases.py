@@ -1,13 +1,21 @@
-"""What is sent of each victim under a scheme, what lies behind it, and what the adversary of a trial is given."""
+"""What is sent of each victim under a scheme, what lies behind it, and what the adversary of a trial is given.
+
+Each device of an audit lifts with confounders of its own, which it uses once and no adversary knows. Of a pair of
+images the query and the map come from two devices, whose pools share nothing. The pools of different victims share
+nothing either, where there are enough descriptors for that. Otherwise each victim is measured as if its devices were
+the only ones, and what releases of others tell is not measured.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from featveil.attacks import Knowledge
 from featveil.attacks.posterior import posterior_bound
+from featveil.audit.rows import FAMILIES
 from featveil.audit.trials import Trial
 from featveil.core import (
     ConcealingNetwork,
@@ -20,14 +28,16 @@ from featveil.core import (
     Subspaces,
     WordSets,
 )
-from featveil.core.arrays import Float64
+from featveil.core.arrays import Float32, Float64
 from featveil.core.features import sent_by
 from featveil.core.records import Parameter
-from featveil.core.seeding import image_generator
+from featveil.core.seeding import generator, image_generator
 from featveil.databases import Database
 from featveil.defenses import Concealer, Lifting, Metric, Subset, last_step, privatize
+from featveil.defenses.selection import lying_apart
 from featveil.metrics import Truth, align
 from featveil.pipelines.scoring import scheme_name
+from featveil.stores.pool import Pool
 
 _SENT: dict[str, type[Descriptors]] = {
     "lifting": Subspaces,
@@ -37,6 +47,8 @@ _SENT: dict[str, type[Descriptors]] = {
 }
 _SPEC = ("lambda", "then", "strategy", "dimension", "confounders", "epsilon", "subset_size")
 _DIGESTS = ("network", "database", "codebook")
+_SIDES = 2  # devices of a pair: that of the query, and that of the map
+_ROOM = 2  # times as many as are used up: confounders are chosen to resemble what they hide
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,8 +88,8 @@ class Scheme:
     @property
     def codebook(self) -> Database | None:
         """Of the words it sends, if it sends any."""
-        mechanism = last_step(self.defense)
-        return mechanism.codebook if isinstance(mechanism, Subset | Metric) else None
+        codebook = getattr(last_step(self.defense), "codebook", None)
+        return codebook if isinstance(codebook, Database) else None
 
     @property
     def private_pool(self) -> bool:
@@ -108,9 +120,16 @@ class Scheme:
     def parameters(self) -> dict[str, Parameter]:
         """What a record states of the defense."""
         spec = self.defense.spec()
-        made: dict[str, Parameter] = {"defense": spec["name"]}
-        made |= {name: spec[name] for name in _SPEC if name in spec}
-        return made | {name: str(spec[name])[:16] for name in _DIGESTS if spec.get(name)}
+        stated: dict[str, Parameter] = {"defense": spec["name"]}
+        stated |= {name: spec[name] for name in _SPEC if name in spec}
+        stated |= {f"{spec['name']}.{name}": value for name, value in self.own_parameters().items()}
+        return stated | {name: str(spec[name])[:16] for name in _DIGESTS if spec.get(name)}
+
+    def own_parameters(self) -> dict[str, Parameter]:
+        """Of a defense of another package: what its spec says beside what defenses of this one say too."""
+        spec = self.defense.spec()
+        known = ("name", *_SPEC, *_DIGESTS)
+        return {} if spec["name"] in FAMILIES else {name: spec[name] for name in spec if name not in known}
 
     def bound(self) -> dict[str, Parameter]:
         """How often any attack can name the right word of the subset mechanism, were all equally common."""
@@ -128,14 +147,14 @@ def concealed_schemes(
 
     Raises InputError for a network of another kind, and for two that have the same lambda and so the same name.
     """
-    made = [
+    schemes = [
         Scheme(scheme_name(defense.spec()), defense.for_kind(kind))
         for then in (None, *after)
         for defense in (Concealer(network, then) for network in networks)
     ]
-    if len({scheme.name for scheme in made}) < len(made):
+    if len({scheme.name for scheme in schemes}) < len(schemes):
         raise InputError("two concealers have the same lambda: study them one after the other")
-    return made
+    return schemes
 
 
 Equip = Callable[[Scheme, Victim, int], Defense]
@@ -156,24 +175,24 @@ class Releases:
     ) -> None:
         self.victims, self.database, self.seed, self.equip = victims, database, seed, equip
         self._scheme = ""
-        self._made: dict[tuple[str, int], PrivateFeatures] = {}
+        self._sent: dict[tuple[str, int], PrivateFeatures] = {}
 
     def release(self, victim: Victim, scheme: Scheme, number: int = 0, geometry: bool = False) -> PrivateFeatures:
         """A release of the victim's features; another `number` is another release, -1 one of its second view."""
         if scheme.name != self._scheme:
-            self._scheme, self._made = scheme.name, {}
-        if (victim.name, number) not in self._made:
+            self._scheme, self._sent = scheme.name, {}
+        if (victim.name, number) not in self._sent:
             if number > 0:
                 self.release(victim, scheme, number - 1)  # a device may remember what it has sent, in this order
             features = victim.second_view if number < 0 else victim.features
             rng = image_generator(self.seed, victim.name, number + 1, scheme.name)
             defense = self.equip(scheme, victim, number)
-            made = privatize(features, defense, keep_geometry=True, apart=scheme.apart, rng=rng)
-            self._made[victim.name, number] = made
-        made = self._made[victim.name, number]
-        if geometry or made.keypoints is None:
-            return made
-        return replace(made, keypoints=made.keypoints.positions_only())
+            sent = privatize(features, defense, keep_geometry=True, apart=scheme.apart, rng=rng)
+            self._sent[victim.name, number] = sent
+        sent = self._sent[victim.name, number]
+        if geometry or sent.keypoints is None:
+            return sent
+        return replace(sent, keypoints=sent.keypoints.positions_only())
 
     def truth(self, victim: Victim, scheme: Scheme) -> Truth:
         """What the release hides: scale and orientation tell features at one position apart, whoever sees them."""
@@ -201,3 +220,54 @@ class Releases:
             reference=reference if "reference" in wanted else None,
             network=scheme.network,
         )
+
+
+class Devices:
+    """Devices of one dataset under one scheme: two for each of `victims`, with parts of the descriptors `values`."""
+
+    def __init__(self, values: Float32, kind: str, victims: Sequence[Victim], scheme: Scheme, seed: int) -> None:
+        self.values, self.kind, self.scheme, self.seed = values, kind, scheme, seed
+        self.names = [victim.name for victim in victims]
+        self.needed = _needed(scheme, victims)
+        self._pools: dict[tuple[str, int], Pool] = {}
+
+    @property
+    def strangers(self) -> bool:
+        """Whether devices of different victims have pools of their own."""
+        return len(self.values) // (_SIDES * len(self.names)) >= _ROOM * self.needed
+
+    def check(self) -> None:
+        """Raise InputError when the descriptors do not even serve the devices of one victim."""
+        if len(self.values) // _SIDES < self.needed:
+            raise InputError(
+                f"the pools of {self.scheme.name} need {_SIDES * self.needed} descriptors, {len(self.values)} are"
+                " there: name more photographs in [pool], or lower max_features"
+            )
+
+    def equip(self, scheme: Scheme, victim: Victim, number: int) -> Defense:
+        """The defense of the device that makes release `number` of the victim, with its pool."""
+        if not scheme.private_pool:
+            return scheme.defense
+        side = 1 if number < 0 else 0
+        if (victim.name, side) not in self._pools:
+            rng = generator(self.seed, victim.name, scheme.name, f"pool {side}")
+            self._pools[victim.name, side] = Pool.in_memory(self._part(victim, side), self.kind, rng)
+        defense: Any = scheme.defense
+        equipped: Defense = replace(defense, pool=self._pools[victim.name, side])
+        return equipped
+
+    def _part(self, victim: Victim, side: int) -> Float32:
+        order = generator(0, "pools").permutation(len(self.values))
+        if not self.strangers:
+            return self.values[order[side::_SIDES]]
+        place = self.names.index(victim.name)
+        return self.values[order[_SIDES * place + side :: _SIDES * len(self.names)]]
+
+
+def _needed(scheme: Scheme, victims: Sequence[Victim]) -> int:
+    """Descriptors that the busiest device uses up."""
+    if not scheme.private_pool:
+        return 0
+    defense: Any = scheme.defense
+    sides = [features for victim in victims for features in (victim.features, victim.second_view)]
+    return int(defense.confounders) * max(len(lying_apart(one) if scheme.apart else one) for one in sides)

@@ -1,20 +1,43 @@
-"""What an audit is asked for, before any photograph is read: see `audit_file` for the same as a file."""
+"""What an audit is asked for, before any photograph is read, and the usual schemes; file.py has the same as a file."""
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import product
 from pathlib import Path
+from typing import Any
 
-from featveil.attacks import ATTACKS, Attack
-from featveil.audit.chosen_schemes import default_schemes
+from featveil.attacks import Attack
 from featveil.audit.releases import Scheme
-from featveil.core import InputError
+from featveil.core import Defense, InputError
+from featveil.core.options import parameters_of
 from featveil.core.records import Parameter
 from featveil.core.seeding import check_seed
+from featveil.databases import Database, builtin, conceal_database
+from featveil.defenses import Identity, builtin_concealer, has_builtin_concealer, last_step
 from featveil.extractors import EXTRACTORS
+from featveil.pipelines.scoring import scheme_name
+from featveil.registry import ATTACKS, DEFENSES
 
 IMAGES = 6
 BUILT_IN = "built-in pictures"
 # Without an audit file: what takes some minutes on two cores, and for a folder about a quarter of an hour.
 _BUILT_IN_FEATURES, _FOLDER_FEATURES, _FOLDER_IMAGES, _SAMPLE = 400, 500, 4, 25
+
+KEYPOINTS = ("all", "apart")
+
+_USUAL: tuple[dict[str, Any], ...] = (
+    {"name": "lifting", "strategy": "sub-hybrid", "dimension": [2, 4, 8, 16]},
+    {"name": "lifting", "strategy": ["random", "adversarial"], "dimension": 4},
+    {"name": "hardened", "confounders": 4, "dimension": 16, "keypoints": ["all", "apart"]},
+    {"name": "subset", "epsilon": [10.0, 8.0, 6.0], "subset_size": 4},
+    {"name": "metric", "epsilon": 49.0},
+)
+# Where a network comes with featveil for the kind: by itself, and before lifting and the subset mechanism.
+_CONCEALED: tuple[dict[str, Any], ...] = (
+    {"name": "concealer"},
+    {"name": "concealer", "then": {"name": "lifting", "strategy": "sub-hybrid", "dimension": 4}},
+    {"name": "concealer", "then": {"name": "subset", "epsilon": 8.0, "subset_size": 4}},
+)
 
 
 @dataclass(frozen=True)
@@ -81,7 +104,7 @@ class Request:
     schemes: tuple[Scheme, ...]
     sources: tuple[Source, ...] = ()
     settings: Settings = field(default_factory=Settings)
-    methods: tuple[Attack, ...] = field(default_factory=lambda: tuple(method() for method in ATTACKS.values()))
+    methods: tuple[Attack, ...] = field(default_factory=lambda: tuple(_usual_attacks()))
     attacker: Attacker = field(default_factory=Attacker)
     pool: tuple[Path, ...] = ()
 
@@ -89,6 +112,13 @@ class Request:
         check_different("scheme", [scheme.name for scheme in self.schemes])
         check_different("dataset", [source.name for source in self.sources])
         check_different("attack", [method.name for method in self.methods])
+
+
+def _usual_attacks() -> Iterator[Attack]:
+    """Every attack that needs no parameter."""
+    for method in ATTACKS.values():
+        if not any(parameter.required for parameter in parameters_of(method).values()):
+            yield method()
 
 
 def built_in_request() -> Request:
@@ -115,3 +145,74 @@ def check_different(what: str, names: list[str]) -> None:
     twice = [name for place, name in enumerate(names) if name in names[:place]]
     if twice:
         raise InputError(f"{what} {twice[0]} is there twice: name each once")
+
+
+def default_schemes(kind: str) -> list[Scheme]:
+    """What an audit measures unless it names others."""
+    usual = (*_USUAL, *(_CONCEALED if has_builtin_concealer(kind) else ()))
+    return with_identity(scheme for entries in usual for scheme in grid(entries, kind))
+
+
+def grid(entries: Mapping[str, Any], kind: str, folder: Path = Path()) -> list[Scheme]:
+    """One scheme for each combination of the values of `entries`, where a list stands for several.
+
+    `name` is that of a defense, `keypoints` one of KEYPOINTS, `geometry` whether scale and orientation are sent; all
+    others are parameters of the defense, as its registry takes them, with paths of files relative to `folder`. `then`,
+    of a concealer, is a table or tables of such entries. Raises InputError for what it does not take.
+    """
+    return [_scheme(chosen, kind, folder) for chosen in _combinations(entries)]
+
+
+def _combinations(entries: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """`entries` with one value each, in every combination; tables within them likewise."""
+    choices = []
+    for name, value in entries.items():
+        values = value if isinstance(value, list) else [value]
+        if not values:
+            raise InputError(f"{name} is an empty list")
+        choices.append([one for each in values for one in (_combinations(each) if isinstance(each, dict) else [each])])
+    return [dict(zip(entries, chosen, strict=True)) for chosen in product(*choices)]
+
+
+def with_identity(schemes: Iterable[Scheme]) -> list[Scheme]:
+    """`schemes` after that without any defense, once for each selection of keypoints that occurs."""
+    chosen = list(schemes)
+    plain = [Scheme("identity", Identity())]
+    if any(scheme.apart for scheme in chosen):
+        plain.append(Scheme("identity-apart", Identity(), apart=True))
+    names = {scheme.name for scheme in plain}
+    return [*plain, *(scheme for scheme in chosen if scheme.name not in names)]
+
+
+def _scheme(entries: dict[str, Any], kind: str, folder: Path) -> Scheme:
+    keypoints, geometry = entries.pop("keypoints", "all"), entries.pop("geometry", False)
+    if keypoints not in KEYPOINTS:
+        raise InputError(f"unknown keypoints {keypoints!r:.80}: use one of {', '.join(KEYPOINTS)}")
+    if type(geometry) is not bool:
+        raise InputError(f"geometry must be true or false, got {geometry!r:.80}")
+    name = entries.pop("name")
+    if "pool" in entries and "pool" in DEFENSES.parameters(name):
+        raise InputError("unknown key 'pool': pools are filled from the photographs that the audit has for them")
+    defense: Defense = DEFENSES.make(name, entries, folder)
+    scheme = Scheme("", defense, keypoints == "apart", geometry)
+    if not scheme.private_pool:  # a pool is that of a device, and filled later
+        scheme = replace(scheme, defense=defense.for_kind(kind))
+    return replace(scheme, name=_name(scheme, kind))
+
+
+def _name(scheme: Scheme, kind: str) -> str:
+    """Defense and parameters, and what differs from the usual: random directions, network, database, what is sent."""
+    spec, network = scheme.defense.spec(), scheme.network
+    name = "-".join((scheme_name(spec), *(str(value) for value in scheme.own_parameters().values())))
+    if getattr(last_step(scheme.defense), "random_share", None) is not None:
+        name += f"-random-{spec['random_directions']}"
+    if network is not None and not (has_builtin_concealer(kind) and network.digest == builtin_concealer(kind).digest):
+        name += f"-{network.digest[:8]}"
+    own = spec.get("database") or spec.get("codebook")
+    if own and own != _usual_database(scheme, kind).digest:
+        name += f"-{str(own)[:8]}"
+    return name + ("-apart" if scheme.apart else "") + ("-geometry" if scheme.geometry else "")
+
+
+def _usual_database(scheme: Scheme, kind: str) -> Database:
+    return builtin(kind) if scheme.network is None else conceal_database(builtin(kind), scheme.network)

@@ -10,12 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
-from featveil.audit.data import find_photographs
-from featveil.audit.devices import check_pool
+from featveil.audit.measuring import Audit
+from featveil.audit.releases import Devices
 from featveil.audit.request import Request
-from featveil.audit.run import Audit
 from featveil.audit.trials import trials_of
-from featveil.audit.victims import check_apart, descriptors_of, drawn_database, own_database
+from featveil.audit.victims import check_apart, descriptors_of, drawn_database, find_photographs, own_database
 from featveil.core.arrays import Float32
 from featveil.core.resuming import Report
 from featveil.databases import Database, load_database
@@ -43,12 +42,12 @@ def prepare(request: Request, report: Report = lambda done, total: None) -> Audi
     _check_roles(request)
     settings = request.settings
     photographs = find_photographs(request.sources)
-    datasets = tuple(found.read(settings, report) for found in photographs)
-    spare = [group for found in photographs for group in found.spare]
+    datasets = tuple(one.read(settings, report) for one in photographs)
+    spare = [group for one in photographs for group in one.spare]
     attacker = _attacker(request, spare, report)
     pool = _pool(request, spare, report)
     audit = Audit(datasets, request.schemes, tuple(trials_of(request.methods)), settings, attacker, pool)
-    check_pool(audit)
+    _check_pool(audit)
     return audit
 
 
@@ -74,15 +73,23 @@ def _pool(request: Request, spare: list[tuple[Path, ...]], report: Report) -> Fl
     if not any(scheme.private_pool for scheme in request.schemes):
         return np.empty((0, 0), np.float32)
     files, kind = [path for folder in request.pool for path in image_files(folder)], request.settings.kind
-    found = descriptors_of(files, kind, report) if files else _left_over(spare, _POOL, kind, report)
-    return np.unique(found, axis=0)
+    values = descriptors_of(files, kind, report) if files else _left_over(spare, _POOL, kind, report)
+    return np.unique(values, axis=0)
 
 
 def _left_over(spare: list[tuple[Path, ...]], part: int, kind: str, report: Report) -> Float32:
     """Descriptors of every second group of spare photographs, and a part of the bundled ones."""
-    found = descriptors_of([path for group in spare[part::2] for path in group], kind, report)
+    own = descriptors_of([path for group in spare[part::2] for path in group], kind, report)
     known = bundled(kind, part)
-    return np.concatenate([found, known]) if len(found) else known
+    return np.concatenate([own, known]) if len(own) else known
+
+
+def _check_pool(audit: Audit) -> None:
+    """Raise InputError when a scheme needs more descriptors for its pools than there are."""
+    for dataset in audit.datasets:
+        for scheme in audit.schemes:
+            if scheme.private_pool:
+                Devices(audit.pool, audit.settings.kind, dataset.victims, scheme, 0).check()
 
 
 def _check_roles(request: Request) -> None:

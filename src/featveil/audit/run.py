@@ -5,76 +5,17 @@ trial: what it gets back or, where it cannot be run, why. The same audit gives t
 processes, whether it was interrupted or not.
 """
 
-import hashlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from functools import cached_property
-from itertools import product
 from pathlib import Path
 
-import numpy as np
-
-from featveil.audit.data import Dataset
-from featveil.audit.measuring import Measuring, Unit
-from featveil.audit.names import SIDES, TASK
-from featveil.audit.releases import Scheme
-from featveil.audit.request import Settings
-from featveil.audit.trials import Trial
-from featveil.audit.workers import measure_units
+from featveil.audit.measuring import Audit, Measuring, Unit, measure_units
+from featveil.audit.rows import TASK
 from featveil.core import InputError
-from featveil.core.arrays import Float32
 from featveil.core.records import Parameter, Record
 from featveil.core.resuming import Key, Plan, Report, resume
-from featveil.databases import Database
 from featveil.pipelines.scoring import attack_parameters
 
-__all__ = ["Audit", "run_resumable"]
-
 _KEY = ("dataset", "seed", "victim", "scheme", "attack", "sides")
-
-
-@dataclass(frozen=True, eq=False)
-class Audit:
-    """What is measured on what: `attacker` has descriptors of its own, `pool` (s, d) fills the pools of devices."""
-
-    datasets: tuple[Dataset, ...]
-    schemes: tuple[Scheme, ...]
-    trials: tuple[Trial, ...]
-    settings: Settings
-    attacker: Database
-    pool: Float32
-
-    def units(self) -> Iterator[Unit]:
-        """Everything that can be measured by itself, what shares most next to each other."""
-        for place, dataset in enumerate(self.datasets):
-            parts = len(self.settings.seeds), len(self.schemes), len(dataset.victims)
-            yield from (Unit(place, *others) for others in product(*map(range, parts)))
-
-    def wanted(self, unit: Unit) -> dict[str, Key]:
-        """The sides and trials of a unit, with the key of their record."""
-        dataset = self.datasets[unit.dataset]
-        seed = str(self.settings.seeds[unit.seed])
-        start = dataset.name, seed, dataset.victims[unit.victim].name, self.schemes[unit.scheme].name
-        made: dict[str, Key] = {sides: (*start, "None", sides) for sides in SIDES}
-        return made | {trial.name: (*start, trial.name, "None") for trial in self.trials}
-
-    def trial(self, name: str) -> Trial:
-        """The one of that name."""
-        return next(trial for trial in self.trials if trial.name == name)
-
-    def stated(self, scheme: Scheme) -> dict[str, Parameter]:
-        """What all records of a scheme state."""
-        made = {**self.shared(), **scheme.parameters(), "geometry": scheme.geometry}
-        made["keypoints"] = "apart" if scheme.apart else "all"
-        return made | ({"pool": self._pool_digest} if scheme.private_pool else {})
-
-    def shared(self) -> dict[str, Parameter]:
-        """What all records state."""
-        return {**self.settings.shared(), "own_database": self.attacker.digest[:16]}
-
-    @cached_property
-    def _pool_digest(self) -> str:
-        return hashlib.sha256(np.ascontiguousarray(self.pool, "<f4").data).hexdigest()[:16]
 
 
 def run_resumable(

@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 
-from featveil.attacks import ATTACKS, MEANINGS
+from featveil.attacks import MEANINGS
 from featveil.audit.rows import AuditRow, Spread
 from featveil.metrics import NEAR
+from featveil.registry import ATTACKS
 
 _USEFUL = 0.5  # share of the raw matches that a scheme must keep to be named in the bottom line
 _SMALL = 0.01
@@ -40,32 +41,34 @@ def describe_scheme(row: AuditRow) -> str:
         "naive": "Noise is added to every value of a descriptor.",
     }
     sender = row.then or row.defense
-    told = [sentences.get(sender, f"Descriptors are hidden by the defense {sender}.")]
+    description = [sentences.get(sender, f"Descriptors are hidden by the defense {sender}.")]
     if row.defense == "concealer":
-        told = [_CONCEALED, *(told if row.then else [])]
+        description = [_CONCEALED, *(description if row.then else [])]
     if row.keypoints == "apart":
-        told.append("Only keypoints that do not overlap are released.")
+        description.append("Only keypoints that do not overlap are released.")
     if row.geometry:
-        told.append(f"The {_GEOMETRY} are released too.")
-    return " ".join(told)
+        description.append(f"The {_GEOMETRY} are released too.")
+    return " ".join(description)
 
 
 def describe_promise(row: AuditRow) -> str:
     """What is guaranteed; an epsilon of a descriptor never without that of an image."""
     if row.promise == "empirical":
         return "Guarantee: empirical. Nothing is proved; it is as good as the best attack known."
-    if row.epsilon is None or row.image_epsilon is None:
+    if row.image_epsilon is None:
         return "Guarantee: none."
     space = " between concealed descriptors" if row.defense == "concealer" else ""
     unit = f" per unit of distance{space}" if row.promise == "metric-dp" else ""
-    told = (
+    if row.epsilon is None:
+        return f"Guarantee: {row.promise}, proved: epsilon {row.image_epsilon:g}{unit} for an image."
+    promise = (
         f"Guarantee: {row.promise}, proved: epsilon {row.epsilon:g}{unit} for a descriptor, which adds up to"
         f" {row.image_epsilon:,.0f}{unit} for an image of {row.features:,.0f} features."
     )
     if row.bound is not None:
-        told += " From the words of one feature alone, were all words equally common, nobody names the right one more"
-        told += f" often than {100 * row.bound:.1f}% of the time; overlapping features add theirs."
-    return told
+        promise += " From the words of one feature alone, were all words equally common, nobody names the right one"
+        promise += f" more often than {100 * row.bound:.1f}% of the time; overlapping features add theirs."
+    return promise
 
 
 def describe_attack(name: str) -> str:
@@ -88,16 +91,16 @@ def bottom_line(rows: Sequence[AuditRow]) -> str:
     count = f"{len(private)} private scheme{'s' if len(private) > 1 else ''}"
     if useful:
         row, best, kept = min(useful, key=lambda one: (one[1].below_near.mean, -one[2].mean))
-        told = (
+        line = (
             f"Of {count}, {len(useful)} keep{'s' if len(useful) == 1 else ''} at least half of the matches of raw"
             f" features; of these {row.scheme} leaks least:"
         )
     else:
         row, best, kept = max(private, key=lambda one: (one[2].mean, -one[1].below_near.mean))
-        told = f"None of {count} keeps half of the matches of raw features; {row.scheme} keeps most:"
+        line = f"None of {count} keeps half of the matches of raw features; {row.scheme} keeps most:"
     chance = f" (a blind guess: {percent(row.chance.below_near)})" if row.chance else ""
-    told += (
+    line += (
         f" it keeps {percent(kept)} of the matches, and the best of the attacks that were run gets within {NEAR:g} of"
         f" {percent(best.below_near)} of its features{chance}."
     )
-    return told + (" The audit is not finished: this may change." if any(one.missing for one in rows) else "")
+    return line + (" The audit is not finished: this may change." if any(one.missing for one in rows) else "")

@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from featveil.attacks import ATTACKS, Attack
+from featveil.attacks import Attack
 from featveil.core import InputError
+from featveil.registry import ATTACKS
 
 FLOOR = "chance"
 
@@ -46,14 +47,14 @@ class Trial:
 
 def trials_of(methods: Iterable[Attack], geometry: bool = False) -> list[Trial]:
     """Every attack with each thing that makes it stronger; with `geometry` also on releases that show it."""
-    made: list[Trial] = []
+    trials: list[Trial] = []
     for method in methods:
-        made.append(Trial(method, lifted_reference=method.name == "closest-pair"))
+        trials.append(Trial(method, lifted_reference=method.name == "closest-pair"))
         # A codebook is public, and word sets cannot be scored without it: every adversary has it.
-        made += [Trial(method, (more,)) for more in method.uses if method.name != FLOOR and more != "codebook"]
+        trials += [Trial(method, (more,)) for more in method.uses if method.name != FLOOR and more != "codebook"]
         if geometry and "overlap" in method.name:
-            made.append(Trial(method, geometry=True))
-    return made
+            trials.append(Trial(method, geometry=True))
+    return trials
 
 
 def make_trials(names: Sequence[str] | None = None) -> list[Trial]:

@@ -15,9 +15,9 @@ from featveil.core.files import locked, make_folder, replacing
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from featveil.audit.measuring import Audit
     from featveil.audit.request import Request
     from featveil.audit.rows import AuditRow
-    from featveil.audit.run import Audit
     from featveil.core.records import Record
 
 
@@ -94,7 +94,7 @@ def _publish(records: "list[Record]", out: Path) -> list[str]:
     from featveil.audit.audit_tables import audit_markdown
     from featveil.audit.frontier import draw_frontier
     from featveil.audit.page import audit_page
-    from featveil.audit.summary import summarize_audit
+    from featveil.audit.rows import summarize_audit
 
     _write(out / "report.html", audit_page(records))
     _write(out / "table.md", audit_markdown(records))
@@ -109,10 +109,10 @@ def _publish(records: "list[Record]", out: Path) -> list[str]:
 
 def _paint(made: "Audit", records: "list[Record]", out: Path, inverter: Path | None, processes: int) -> "list[Record]":
     """Records of what the best attackers see, with which the page is written again; none where that is not possible."""
+    from featveil.audit.gallery import AuditPictures
     from featveil.audit.page import audit_page
     from featveil.audit.painting import paint_resumable
-    from featveil.audit.paintings import AuditPictures
-    from featveil.audit.summary import summarize_audit
+    from featveil.audit.rows import summarize_audit
 
     best = {(row.dataset, row.scheme): row.best.attack for row in summarize_audit(records) if row.best is not None}
     folder = out / "pictures"
@@ -139,7 +139,7 @@ def _write(path: Path, text: str) -> None:
 
 def _show(records: "list[Record]", painted: "list[Record]", files: list[str], out: Path, json: bool) -> None:
     """Print one line for each scheme."""
-    from featveil.audit.summary import summarize_audit
+    from featveil.audit.rows import summarize_audit
 
     rows = summarize_audit(records)
     pictures = [

@@ -1,6 +1,8 @@
-"""No defense: the raw descriptors, as the end point of every table.
+"""No defense: the raw descriptors, as the end point of every table (ours, to compare with).
 
 Hides:          nothing.
+From:           nobody.
+Does not hide:  anything.
 Known breaks:   it is the break.
 """
 

@@ -1,7 +1,7 @@
 """The subset mechanism on all descriptors there can be (Pittaluga and Zhuang 2023, section 5.2, "naive approach").
 
 Hides:          everything: of 256^d descriptors, the true one is practically never sent.
-From:           anyone, within e^epsilon.
+From:           anyone, within e^epsilon: the mechanism of subset.md, whose proof this is, with all vectors as words.
 Does not hide:  keypoint positions, the number of features.
 Known breaks:   none, and no use either. It is the row of the tables that shows why a codebook is needed.
 """

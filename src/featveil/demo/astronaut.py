@@ -56,6 +56,8 @@ class FaceDemo:
     private_stranger: float
     strangers: int
     guesses: list[FaceGuess]
+    dimension: int = DIMENSION
+    lifts: int = LIFTS
 
 
 def show_faces() -> FaceDemo:
@@ -95,11 +97,11 @@ def _lifted(lifting: Lifting, values: Float32, labels: Integers | None = None) -
 def _raw_guess(others: FaceSet, her: FaceSet) -> FaceGuess:
     """Of her raw descriptor, which is the same each time."""
     known, labels, seen = Points(others.values), others.attribute("gender"), Points(her.values[:1])
-    found = {
+    guesses = {
         "knn": NearestLabels().fit(known, labels).predict(seen),
         "trained": TrainedLabels().fit(known, labels).predict(seen),
     }
-    return FaceGuess("raw", {name: LIFTS * int(guess[0] == _GENDER) for name, guess in found.items()})
+    return FaceGuess("raw", {name: LIFTS * int(guess[0] == _GENDER) for name, guess in guesses.items()})
 
 
 def _guess(strategy: str, database: Database, others: FaceSet, her: FaceSet) -> FaceGuess:
@@ -110,5 +112,5 @@ def _guess(strategy: str, database: Database, others: FaceSet, her: FaceSet) -> 
     trained = TrainedLabels().fit(_lifted(lifting, others.values, labels), labels)
     private = PrivateFeatures(seen, her.kind, lifting.spec(), Guarantee("empirical"))
     unmixed = Points(attack(private, Unmix(), Knowledge(lifting_database=database)).values)
-    found = {"knn": voters.predict(seen), "trained": trained.predict(seen), "unmix": voters.predict(unmixed)}
-    return FaceGuess(strategy, {name: int((guess == _GENDER).sum()) for name, guess in found.items()})
+    guesses = {"knn": voters.predict(seen), "trained": trained.predict(seen), "unmix": voters.predict(unmixed)}
+    return FaceGuess(strategy, {name: int((guess == _GENDER).sum()) for name, guess in guesses.items()})

@@ -1,15 +1,13 @@
-"""Where to write labels beside points so that they cover neither points nor each other."""
+"""Where to write labels beside points: each goes to the nearest place where it touches nothing."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
 _ROUND = ((1, 0), (-1, 0), (0, -1), (0, 1), (1, -1), (-1, -1), (1, 1), (-1, 1))  # right first, as one reads
-_STEPS = (0, 9, 20, 33, 48)
-_OUTSIDE, _ON_LABEL, _ON_POINT, _FAR = 50.0, 6.0, 3.0, 4.0  # harm of an area covered, or of a distance
-_CROSSED = 60.0
-_ON_THE_WAY = (0.2, 0.4, 0.6, 0.8)
-_HARMLESS = 85.0  # 20 units away, or 28 square units of a marker or line covered
+_STEPS = (0, 4, 9, 14, 20, 27, 35, 44, 54)
+NEARBY = 14  # of these steps, those that need no thought about whose label it is
+_ON_THE_WAY = (0.25, 0.5, 0.75)
 
 
 @dataclass(frozen=True)
@@ -43,47 +41,43 @@ class Labeller:
         self, area: Box, points: Sequence[tuple[float, float]], taken: Sequence[Box] = (), reach: float = 7
     ) -> None:
         self.area, self.points, self.reach = area, points, reach
-        self.markers = [Box(x - reach, y - reach, 2 * reach, 2 * reach) for x, y in points]
-        self.taken = [*taken]
-        self.placed: list[Box] = []
+        self.taken = [*taken, *(Box(x - reach, y - reach, 2 * reach, 2 * reach) for x, y in points)]
 
     def place(self, point: tuple[float, float], width: float, height: float) -> Box:
-        """Where a label of a point does least harm."""
-        self.placed.append(self._best(point, width, height)[1])
-        return self.placed[-1]
-
-    def place_if_free(self, point: tuple[float, float], width: float, height: float) -> Box | None:
-        """The same, or None where it would cover something or end up far away."""
-        cost, box = self._best(point, width, height)
-        if cost > _HARMLESS:
-            return None
-        self.placed.append(box)
+        """The nearest free place of a label; where none is free, that which covers least."""
+        places = [box for _, box in self._around(point, width, height)]
+        box = next(filter(self._is_free, places), None) or min(places, key=self._covered)
+        self.taken.append(box)
         return box
 
-    def _best(self, point: tuple[float, float], width: float, height: float) -> tuple[float, Box]:
-        (x, y), tried = point, []
+    def place_if_free(self, point: tuple[float, float], width: float, height: float) -> Box | None:
+        """The nearest free place; None where there is none nearby."""
+        near = (box for step, box in self._around(point, width, height) if step <= NEARBY)
+        box = next(filter(self._is_free, near), None)
+        self.taken += [] if box is None else [box]
+        return box
+
+    def _around(self, point: tuple[float, float], width: float, height: float) -> Iterator[tuple[float, Box]]:
+        """Places of a label around its point, the nearest first, without those behind the marker of another."""
+        x, y = point
         for step, (across, down) in product(_STEPS, _ROUND):
             gap = self.reach + step
             left = x - width / 2 + across * (gap + width / 2)
             top = y - height / 2 + down * (gap + height / 2)
             box = Box(left, top, width, height)
-            tried.append((self._harm(box) + _CROSSED * self._crossed(point, box) + _FAR * step, box))
-            if tried[-1][0] == 0:
-                break
-        return min(tried, key=lambda one: one[0])
+            if step == 0 or not self._is_behind_another(point, box):
+                yield step, box
 
-    def _crossed(self, point: tuple[float, float], box: Box) -> int:
-        """Markers of other points on the way to a label: it would seem to be theirs."""
+    def _is_free(self, box: Box) -> bool:
+        return self._covered(box) < 1e-3
+
+    def _covered(self, box: Box) -> float:
+        """The area of what a label would be written over, and of what would be outside."""
+        outside = box.width * box.height - box.shared(self.area)
+        return outside + sum(box.shared(other) for other in self.taken)
+
+    def _is_behind_another(self, point: tuple[float, float], box: Box) -> bool:
         (x, y), (right, down) = point, box.middle
         way = [(x + part * (right - x), y + part * (down - y)) for part in _ON_THE_WAY]
-        return sum(
-            any(max(abs(across - a), abs(below - b)) < self.reach for across, below in way)
-            for a, b in self.points
-            if max(abs(a - x), abs(b - y)) >= self.reach
-        )
-
-    def _harm(self, box: Box) -> float:
-        outside = box.width * box.height - box.shared(self.area)
-        on_labels = sum(box.shared(other) for other in self.placed)
-        on_others = sum(box.shared(other) for other in (*self.markers, *self.taken))
-        return _OUTSIDE * outside + _ON_LABEL * on_labels + _ON_POINT * on_others
+        others = [(a, b) for a, b in self.points if max(abs(a - x), abs(b - y)) >= self.reach]
+        return any(max(abs(across - a), abs(below - b)) < self.reach for across, below in way for a, b in others)

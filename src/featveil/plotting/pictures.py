@@ -51,13 +51,13 @@ def panel(
     """A side of a picture; raises InputError without keypoints or for an image of another size."""
     if keypoints is None:
         raise InputError("these features have no keypoints, so matches of them cannot be drawn")
-    made = Panel(keypoints.xy, image, image_size)
-    if image_size is not None and made.size != tuple(image_size):
+    side = Panel(keypoints.xy, image, image_size)
+    if image_size is not None and side.size != tuple(image_size):
         raise InputError(
             f"the features are of an image of {image_size[0]} x {image_size[1]} pixels, the image given has"
-            f" {made.size[0]} x {made.size[1]}: give the image they were extracted from"
+            f" {side.size[0]} x {side.size[1]}: give the image they were extracted from"
         )
-    return made
+    return side
 
 
 def draw_matches(a: Panel, b: Panel, pairs: NDArray[np.int64], agree: Mask, caption: str = "") -> Picture:
@@ -101,10 +101,19 @@ def encoded(picture: Picture, suffix: str = ".jpg") -> bytes:
     return content.tobytes()
 
 
-def embedded(picture: Picture) -> str:
-    """The attributes of an <img>: the picture itself, and its size so that the page does not jump."""
+@dataclass(frozen=True)
+class EmbeddedPicture:
+    """What an <img> of a page that loads nothing needs: the picture itself, and its size, so that nothing jumps."""
+
+    src: str
+    width: int
+    height: int
+
+
+def embedded(picture: Picture) -> EmbeddedPicture:
+    """The picture as a JPEG within the page."""
     content = base64.b64encode(encoded(picture)).decode("ascii")
-    return f'src="data:image/jpeg;base64,{content}" width="{picture.shape[1]}" height="{picture.shape[0]}"'
+    return EmbeddedPicture(f"data:image/jpeg;base64,{content}", picture.shape[1], picture.shape[0])
 
 
 def _side_by_side(a: Panel, b: Panel) -> tuple[Picture, Picture, tuple[float, float]]:
@@ -120,14 +129,14 @@ def _drawn(side: Panel, scale: float, dots: bool = False) -> Picture:
     # The sizes a stranger's file states may be extreme: they must not decide how much memory is taken.
     size = [min(max(1, round(length * scale)), _WIDEST) for length in side.size]
     if side.image is None:
-        made = np.full((size[1], size[0], 3), _PAPER, np.uint8)
+        drawn = np.full((size[1], size[0], 3), _PAPER, np.uint8)
     else:
         way = cv2.INTER_AREA if scale < 1 else cv2.INTER_LINEAR
-        made = np.asarray(cv2.resize(side.image, size, interpolation=way), np.uint8)
+        drawn = np.asarray(cv2.resize(side.image, size, interpolation=way), np.uint8)
     if side.image is None or dots:
         for x, y in _fixed(side.xy * scale):
-            cv2.circle(made, (x, y), 24, _DOT, -1, cv2.LINE_AA, 4)
-    return made
+            cv2.circle(drawn, (x, y), 24, _DOT, -1, cv2.LINE_AA, 4)
+    return drawn
 
 
 def _lines(canvas: Picture, start: Float32, end: Float32, color: Color, opacity: float) -> Picture:

@@ -7,8 +7,7 @@ import pytest
 
 from audits import audit, leakage_record, skipped_record, spec, utility_record
 from featveil.audit.audit_tables import audit_cells, audit_markdown
-from featveil.audit.rows import AuditRow
-from featveil.audit.summary import summarize_audit
+from featveil.audit.rows import AuditRow, summarize_audit
 from featveil.core import InputError
 from featveil.core.records import Record
 
@@ -241,3 +240,28 @@ def test_a_record_that_lacks_a_parameter_is_refused_with_its_name() -> None:
     lacking = {name: value for name, value in records[4].parameters.items() if name != "keypoints"}
     with pytest.raises(InputError, match="lacks keypoints"):
         summarize_audit([*records, replace(records[4], parameters=lacking)])
+
+
+def test_the_guarantee_of_a_row_is_the_recorded_one() -> None:
+    def stated(kind: str, epsilon: float | None, unit: str = "descriptor") -> AuditRow:
+        claim = {"guarantee": kind, "guarantee_epsilon": epsilon, "guarantee_unit": unit}
+        records = [
+            replace(record, parameters={**record.parameters, **claim}) if record.scheme == "sub-hybrid-4" else record
+            for record in small()
+        ]
+        return row_of(records)
+
+    row = stated("local-dp", 2.0)
+    assert (row.promise, row.epsilon) == ("local-dp", 2.0) and row.image_epsilon == pytest.approx(2.0 * row.features)
+    row = stated("metric-dp", 30.0, "image")
+    assert (row.promise, row.epsilon, row.image_epsilon) == ("metric-dp", None, 30.0)
+    row = stated("none", None)
+    assert (row.promise, row.epsilon, row.image_epsilon) == ("none", None, None)
+    for kind, epsilon, unit in (("perfect", None, "image"), ("local-dp", None, "image"), ("empirical", None, "year")):
+        with pytest.raises(InputError, match="sub-hybrid-4"):
+            stated(kind, epsilon, unit)
+
+
+def test_records_that_state_no_guarantee_have_that_of_the_defenses_of_their_time() -> None:
+    assert {record.parameters.get("guarantee") for record in small()} == {None}
+    assert row_of(small()).promise == "empirical" and row_of(small(), "identity").promise == "none"

@@ -11,10 +11,9 @@ import pytest
 
 from audit_galleries import gallery, picture_record, write_picture
 from audits import audit, leakage_record, spec, utility_record
+from featveil.audit.gallery import AuditPictures, describe_view
 from featveil.audit.page import audit_page
-from featveil.audit.paintings import AuditPictures, describe_view
-from featveil.audit.rows import AuditRow
-from featveil.audit.summary import summarize_audit
+from featveil.audit.rows import AuditRow, summarize_audit
 from featveil.core import InputError
 from featveil.core.records import Parameter, Record
 from featveil.metrics.reconstruction import Reconstruction

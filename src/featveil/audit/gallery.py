@@ -1,20 +1,17 @@
 """Records of an audit's pictures -> the part of its page that shows what the best attackers see."""
 
-import html
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 import cv2
 import numpy as np
 
-from featveil.audit.frontier_svg import marker_svg
-from featveil.audit.names import PHOTOGRAPH, PICTURES_TASK, SKIPPED, UNSCORED
-from featveil.audit.rows import AuditRow
+from featveil.audit.rows import PHOTOGRAPH, PICTURES_TASK, SKIPPED, UNSCORED, AuditRow
 from featveil.core import InputError
 from featveil.core.records import Record
 from featveil.metrics.reconstruction import METRIC, Reconstruction
-from featveil.plotting.pictures import Picture, embedded
+from featveil.plotting.pictures import EmbeddedPicture, Picture, embedded
 
 _LONGEST = 256  # pixels of a picture's long side on the page
 _RAW, _FLOOR = "read", "chance"
@@ -26,12 +23,20 @@ _Key = tuple[str, str, str, str | None]  # dataset, scheme or, where nothing is 
 
 
 @dataclass(frozen=True, eq=False)
-class _Shown:
+class ShownPicture:
     """A picture of the page, and how near it is to the photograph; `reason` where there is none."""
 
-    picture: Picture | None
+    picture: EmbeddedPicture | None
     score: Reconstruction | None
     reason: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class PictureLine:
+    """The pictures of one scheme with their titles, and what they say."""
+
+    description: str
+    views: tuple[tuple[str, ShownPicture], ...]
 
 
 class AuditPictures:
@@ -39,7 +44,7 @@ class AuditPictures:
 
     def __init__(self, records: Iterable[Record] = (), folder: Path | None = None) -> None:
         self.victims: dict[str, str] = {}
-        self._shown: dict[_Key, _Shown] = {}
+        self._shown: dict[_Key, ShownPicture] = {}
         for record in records:
             key = _key(record)
             self._shown[key] = _shown(record, folder)
@@ -48,38 +53,26 @@ class AuditPictures:
     def __bool__(self) -> bool:
         return bool(self._shown)
 
-    def section(self, rows: Sequence[AuditRow], numbers: dict[str, int], optimal: set[str], name: str) -> str:
-        """The pictures of one dataset, a line for each scheme; `name` starts the ids of the schemes' cards.
-
-        `numbers` are those of the schemes, `optimal` the ones on the frontier.
-        """
-        dataset = rows[0].dataset
+    def missing(self, dataset: str) -> str:
+        """Why there is no picture of a dataset; empty where there is one."""
+        if any(shown.picture is not None for key, shown in self._shown.items() if key[0] == dataset):
+            return ""
         photograph = self._shown.get((dataset, PHOTOGRAPH, "", None))
-        title = f"<h3>{html.escape(dataset)}: {html.escape(self.victims.get(dataset, ''))}</h3>"
-        if not any(found.picture is not None for key, found in self._shown.items() if key[0] == dataset):
-            reason = photograph.reason if photograph else "none was made"
-            return f"{title}\n<p>There are no pictures: {html.escape(reason)}.</p>"
-        parts = [title]
-        for row in rows:
-            number = numbers[row.scheme]
-            marker = marker_svg(row.defense, row.scheme in optimal)
-            heading = f'{marker} <a href="#{name}-s{number}">{number} {html.escape(row.scheme)}</a>'
-            parts.append(f'<section class="seen"><h4>{heading}</h4>\n{self._line(row, photograph)}\n</section>')
-        return "\n".join(parts)
+        return photograph.reason if photograph else "none was made"
 
-    def _line(self, row: AuditRow, photograph: _Shown | None) -> str:
+    def line(self, row: AuditRow) -> "PictureLine":
+        """The pictures of one scheme."""
         sent = _sent(row.keypoints, row.geometry)
         raw, floor = (self._shown.get((row.dataset, "", sent, attack)) for attack in (_RAW, _FLOOR))
-        shown = [("Photograph", photograph), ("Raw descriptors", raw)]
+        views = [("Photograph", self._shown.get((row.dataset, PHOTOGRAPH, "", None))), ("Raw descriptors", raw)]
+        description = "Nothing is hidden: the attacker paints the raw descriptors."
         if row.defense != "identity":
             best = self._shown.get((row.dataset, row.scheme, sent, row.best.attack)) if row.best else None
-            shown.append((f"Best attack: {row.best.attack if row.best else 'none was run'}", best))
-            told = describe_view(row, *(found.score if found else None for found in (best, raw, floor)))
-        else:
-            told = "Nothing is hidden: the attacker paints the raw descriptors."
-        shown.append(("Random descriptors", floor))
-        figures = "\n".join(_figure(title, found, row) for title, found in shown)
-        return f'<p>{html.escape(told)}</p>\n<div class="four">\n{figures}\n</div>'
+            views.append((f"Best attack: {row.best.attack if row.best else 'none was run'}", best))
+            description = describe_view(row, *(shown.score if shown else None for shown in (best, raw, floor)))
+        views.append(("Random descriptors", floor))
+        unpainted = ShownPicture(None, None, "it was not painted")
+        return PictureLine(description, tuple((title, shown or unpainted) for title, shown in views))
 
 
 def describe_view(
@@ -104,51 +97,41 @@ def describe_view(
     return start + "hardly better than random descriptors are: the attacker sees what positions alone tell."
 
 
-def _figure(title: str, shown: _Shown | None, row: AuditRow) -> str:
-    shown = shown or _Shown(None, None, "it was not painted")
-    score = "" if shown.score is None else f"<br>SSIM {shown.score.ssim:.2f}"
-    caption = f"<figcaption><b>{html.escape(title)}</b>{score}</figcaption>"
-    if shown.picture is None:
-        return f'<figure><p class="none">No picture: {html.escape(shown.reason)}.</p>{caption}</figure>'
-    text = html.escape(f"{title}, {row.scheme}", quote=True)
-    return f'<figure><img {embedded(shown.picture)} alt="{text}">{caption}</figure>'
-
-
-def _shown(record: Record, folder: Path | None) -> _Shown:
+def _shown(record: Record, folder: Path | None) -> ShownPicture:
     if record.metric == SKIPPED:
-        return _Shown(None, None, str(record.parameters.get("reason")).rstrip("."))
+        return ShownPicture(None, None, str(record.parameters.get("reason")).rstrip("."))
     score = Reconstruction(*record.value) if isinstance(record.value, tuple) else None
     name = str(record.parameters.get("picture"))
     if folder is None or Path(name).name != name:
-        return _Shown(None, score, _LOST)
+        return ShownPicture(None, score, _LOST)
     picture = _thumbnail(folder / name)
-    return _Shown(picture, score, "" if picture is not None else _LOST)
+    return ShownPicture(None, score, _LOST) if picture is None else ShownPicture(embedded(picture), score)
 
 
 def _thumbnail(path: Path) -> Picture | None:
     try:
-        found = cv2.imdecode(np.frombuffer(path.read_bytes(), np.uint8), cv2.IMREAD_COLOR)
+        stored = cv2.imdecode(np.frombuffer(path.read_bytes(), np.uint8), cv2.IMREAD_COLOR)
     except (OSError, cv2.error):
         return None
-    if found is None:
+    if stored is None:
         return None
-    picture = cv2.cvtColor(found, cv2.COLOR_BGR2RGB)
+    picture = cv2.cvtColor(stored, cv2.COLOR_BGR2RGB)
     factor = min(1.0, _LONGEST / max(picture.shape[:2]))
     size = max(1, round(picture.shape[1] * factor)), max(1, round(picture.shape[0] * factor))
     return np.asarray(cv2.resize(picture, size, interpolation=cv2.INTER_AREA), np.uint8)
 
 
 def _key(record: Record) -> _Key:
-    found = record.parameters
-    whole = record.metric in (METRIC, UNSCORED, SKIPPED) and "victim" in found
+    given = record.parameters
+    whole = record.metric in (METRIC, UNSCORED, SKIPPED) and "victim" in given
     if record.metric == METRIC:
         whole = whole and isinstance(record.value, tuple) and len(record.value) == len(Reconstruction._fields)
     if record.task != PICTURES_TASK or not whole:
         raise InputError(f"a record of task {record.task} ({record.metric}) is not one of an audit's pictures")
     if record.scheme == PHOTOGRAPH and record.attack is None:
         return record.dataset, PHOTOGRAPH, "", None
-    scheme = "" if found.get("defense") == "identity" else record.scheme
-    return record.dataset, scheme, _sent(found.get("keypoints"), found.get("geometry")), record.attack
+    scheme = "" if given.get("defense") == "identity" else record.scheme
+    return record.dataset, scheme, _sent(given.get("keypoints"), given.get("geometry")), record.attack
 
 
 def _sent(keypoints: object, geometry: object) -> str:
