@@ -1,6 +1,8 @@
 # Every target sets up what it needs in .venv; PYTHON is any Python 3.11 or newer.
 PYTHON ?= python3
 BIN := .venv/bin
+# Tests run in a process for each core; one that has no test left takes over half of those that another has left.
+PARALLEL := -n auto --dist worksteal
 
 .PHONY: demo test check format bench clean
 
@@ -8,14 +10,14 @@ demo: .venv/.demo  ## match two pictures, build a map, attack what was sent, and
 	$(BIN)/featveil demo --out featveil-demo
 
 test: .venv/.dev  ## the tests
-	$(BIN)/pytest
+	$(BIN)/pytest $(PARALLEL)
 
 check: .venv/.dev  ## format, lint, types, import contracts, tests
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest
+	$(BIN)/pytest $(PARALLEL)
 
 format: .venv/.dev  ## rewrite the sources in the project's format
 	$(BIN)/ruff format

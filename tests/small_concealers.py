@@ -22,8 +22,8 @@ def descriptors(points: Floats, bright: Floats) -> Float32:
     """Of unit norm (n, 8): the first half tells the point, the second where between dark and bright it is."""
     angle = np.pi * bright / 2
     shades = np.stack([np.cos(angle), np.sin(angle), np.cos(3 * angle), np.sin(3 * angle)], axis=1)
-    made = np.concatenate([points / np.linalg.norm(points, axis=1, keepdims=True), shades], axis=1)
-    return np.asarray(made / np.linalg.norm(made, axis=1, keepdims=True), np.float32)
+    values = np.concatenate([points / np.linalg.norm(points, axis=1, keepdims=True), shades], axis=1)
+    return np.asarray(values / np.linalg.norm(values, axis=1, keepdims=True), np.float32)
 
 
 def piece(number: int) -> Sample:

@@ -2,17 +2,22 @@
 
 import json
 import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import cv2
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from featveil.attacks import Guess, Knowledge
 from featveil.audit.request import folder_request
 from featveil.cli import app
-from featveil.core import InputError, MissingExtraError
+from featveil.core import Guarantee, InputError, MissingExtraError, Points, PrivateFeatures, Randomness, Spec
 from featveil.core.records import read_records
+from featveil.registry import ATTACKS, DEFENSES, register
 
 SMALL = """
 max_features = 60
@@ -118,7 +123,7 @@ def test_without_matplotlib_there_is_no_figure(
     def missing(*arguments: Any) -> None:
         raise MissingExtraError("matplotlib", "plots")
 
-    monkeypatch.setattr("featveil.audit.frontier.draw_frontier", missing)
+    monkeypatch.setattr("featveil.audit.run.draw_frontier", missing)
     (out / "frontier.png").unlink(missing_ok=True)
     result = run("audit", small, "--out", out, "--processes", 1)
     assert result.exit_code == 0 and "frontier.png was not drawn" in result.stderr
@@ -198,3 +203,78 @@ def test_a_wrong_inverter_is_refused_before_anything_is_measured(refused: Any, s
     (tmp_path / "other.onnx").write_bytes(b"no network")
     assert "other.onnx" in refused("audit", small, "--out", tmp_path / "out", "--inverter", tmp_path / "other.onnx")
     assert "there is no inverter" in refused("audit", small, "--out", tmp_path / "out", "--inverter", tmp_path / "no")
+
+
+@dataclass(frozen=True)
+class Shift:
+    """A defense of another package; that it promises anything is made up."""
+
+    name: ClassVar[str] = "shift"
+    step: float = 0.5
+
+    def for_kind(self, kind: str) -> "Shift":
+        return self
+
+    def privatize(self, points: Points, rng: Randomness, labels: object = None) -> Points:
+        return Points(points.values + np.float32(self.step / 100))
+
+    def guarantee(self) -> Guarantee:
+        return Guarantee("local-dp", 7.0)
+
+    def spec(self) -> Spec:
+        return {"name": "shift", "step": self.step}
+
+
+@dataclass(frozen=True)
+class Stranger:
+    """An attack of another package, which takes what it sees."""
+
+    name: ClassVar[str] = "stranger"
+    summary: ClassVar[str] = "what was sent, as it is"
+    breaks: ClassVar[tuple[type, ...]] = (Points,)
+    needs: ClassVar[tuple[str, ...]] = ()
+    uses: ClassVar[tuple[str, ...]] = ()
+    alone: ClassVar[bool] = False
+
+    def run(self, seen: PrivateFeatures, knowledge: Knowledge, rng: np.random.Generator) -> Guess:
+        assert isinstance(seen.descriptors, Points)
+        return Guess.all_of(seen.descriptors.values)
+
+
+OTHERS = """
+max_features = 60
+sample = 8
+[[scheme]]
+name = "shift"
+step = [0.5, 1]
+[[attack]]
+name = "stranger"
+"""
+
+
+@pytest.fixture
+def others() -> Iterator[None]:
+    register(Shift)
+    register(Stranger)
+    yield
+    DEFENSES.unregister("shift")
+    ATTACKS.unregister("stranger")
+
+
+@pytest.mark.usefixtures("others")
+def test_methods_of_other_packages_are_audited_with_what_they_promise(run: Any, tmp_path: Path) -> None:
+    path, out = tmp_path / "others.toml", tmp_path / "out"
+    path.write_text(OTHERS)
+    result = run("audit", path, "--out", out, "--processes", 1, "--json")
+    assert result.exit_code == 0, result.output
+    rows = {row["scheme"]: row for row in json.loads(result.stdout)["rows"]}
+    assert list(rows) == ["identity", "shift-0.5", "shift-1"]
+    row = rows["shift-0.5"]
+    assert (row["promise"], row["epsilon"]) == ("local-dp", 7)
+    assert row["image_epsilon"] == pytest.approx(7 * row["features"])
+    assert any(trial["attack"] == "stranger" and trial["below_near"]["mean"] > 0.9 for trial in row["trials"])
+    records = [one for one in read_records(out / "records.jsonl") if one.scheme == "shift-1"]
+    assert {one.parameters["shift.step"] for one in records} == {1.0}
+    assert {one.parameters["guarantee"] for one in records} == {"local-dp"}
+    page = (out / "report.html").read_text(encoding="utf-8")
+    assert "Guarantee: local-dp, proved: epsilon 7 for a descriptor" in page and "stranger" in page

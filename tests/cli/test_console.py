@@ -24,23 +24,23 @@ def counted(stderr: int | IO[str]) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_log_gets_lines() -> None:
-    found = counted(subprocess.PIPE)
-    assert found.stdout == "done\n"
-    assert found.stderr.splitlines() == [f"counting: {done} of 3" for done in range(3)]
+    result = counted(subprocess.PIPE)
+    assert result.stdout == "done\n"
+    assert result.stderr.splitlines() == [f"counting: {done} of 3" for done in range(3)]
 
 
 def test_a_log_whose_reader_has_left_does_not_end_the_work() -> None:
     reading, writing = os.pipe()
     os.close(reading)
     try:
-        found = counted(writing)
+        result = counted(writing)
     finally:
         os.close(writing)
-    assert (found.returncode, found.stdout) == (0, "done\n")
+    assert (result.returncode, result.stdout) == (0, "done\n")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
 def test_a_log_on_a_full_disk_does_not_end_the_work() -> None:
     with Path("/dev/full").open("w", encoding="utf-8") as full:
-        found = counted(full)
-    assert (found.returncode, found.stdout) == (0, "done\n")
+        result = counted(full)
+    assert (result.returncode, result.stdout) == (0, "done\n")

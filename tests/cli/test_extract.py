@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import featveil as fv
-from featveil.cli import extract as command
 from featveil.formats import hloc
+from featveil.pipelines import extract as extracting
 
 
 def test_one_image_to_one_file(run: Any, image: Path, tmp_path: Path) -> None:
@@ -26,8 +26,8 @@ def test_a_smaller_contrast_threshold_finds_more(run: Any, refused: Any, image: 
         result = run("extract", image, "--out", out, "--max-features", 9999, "--contrast-threshold", threshold)
         assert result.exit_code == 0, result.output
     assert len(fv.load(tmp_path / "0.1.veil")) < len(fv.load(tmp_path / "0.001.veil"))
-    told = refused("extract", image, "--out", tmp_path / "a.veil", "--contrast-threshold", "-1")
-    assert "contrast_threshold must be a number of at least 0" in told
+    message = refused("extract", image, "--out", tmp_path / "a.veil", "--contrast-threshold", "-1")
+    assert "contrast_threshold must be a number of at least 0" in message
 
 
 def test_a_folder_keeps_its_tree_and_a_second_run_skips(run: Any, image: Path, shifted: Path, tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_a_folder_is_not_named_like_a_file(refused: Any, image: Path, tmp_path: 
 def test_hloc_file_is_added_to(
     run: Any, image: Path, shifted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(command, "_FIRST_BATCH", 1)
+    monkeypatch.setattr(extracting, "_FIRST_BATCH", 1)
     out = tmp_path / "features.h5"
     assert run("extract", image, "--out", out, "--format", "hloc").exit_code == 0
     result = run("extract", image, shifted, "--out", out, "--format", "hloc", "--json")

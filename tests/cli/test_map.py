@@ -37,14 +37,14 @@ def content(folder: Path) -> set[str]:
 
 def stop_at(monkeypatch: pytest.MonkeyPatch, call: int) -> None:
     """Ctrl-C when pair number `call`, from 1, is matched."""
-    Watched(monkeypatch, "featveil.pipelines.map.match", match, call)
+    Watched(monkeypatch, "featveil.pipelines.map_building.match", match, call)
 
 
 def check_cameras(room: Room, out: Path, metres: float, degrees: float) -> None:
     """Of all images, against the true ones."""
-    found = align_poses(read_model(out).poses, room.scene.poses)
-    assert found.keys() == set(room.names)
-    for name, pose in found.items():
+    poses = align_poses(read_model(out).poses, room.scene.poses)
+    assert poses.keys() == set(room.names)
+    for name, pose in poses.items():
         turned, moved = pose_errors(pose, room.scene.poses[name])
         assert moved < metres and turned < degrees
 
@@ -261,8 +261,8 @@ def test_an_image_that_is_gone_is_not_mapped_on(ran: Any, refused: Any, files: R
 def test_a_camera_of_another_size(run: Any, room: Room, files: RoomFiles, out: Path) -> None:
     cameras = out.with_name("cameras.txt")
     half = {
-        name: Camera(made.model, made.width // 2, made.height // 2, made.parameters)
-        for name, made in room.scene.cameras.items()
+        name: Camera(camera.model, camera.width // 2, camera.height // 2, camera.parameters)
+        for name, camera in room.scene.cameras.items()
     }
     write_queries(cameras, half)
     result = run("map", files.lifted, "--out", out, "--cameras", cameras)

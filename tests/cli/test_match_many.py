@@ -63,8 +63,8 @@ def test_the_layout_of_hloc(ran: Any, room: Room, files: RoomFiles, pairs: Path,
             matches, scores = group["matches0"][()], group["matching_scores0"][()]
             assert matches.dtype == np.int32 and matches.shape == scores.shape == (500,)
             assert ((scores > 0) == (matches >= 0)).all() and -1 <= matches.min() <= matches.max() < 500
-            found = fv.match(private_hloc.read(files.lifted, one), private_hloc.read(files.lifted, two))
-            assert (matches[found.indices[:, 0]] == found.indices[:, 1]).all()
+            expected = fv.match(private_hloc.read(files.lifted, one), private_hloc.read(files.lifted, two))
+            assert (matches[expected.indices[:, 0]] == expected.indices[:, 1]).all()
             written += int((matches >= 0).sum())
     assert shown["matches"] == written > 500
 
@@ -134,7 +134,7 @@ def test_ctrl_c_in_the_middle(
     run: Any, ran: Any, files: RoomFiles, pairs: Path, tmp_path: Path, ending: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whole batches are there, nothing else, and the same command does the rest."""
-    monkeypatch.setattr("featveil.cli.match_many._BATCH", 2)
+    monkeypatch.setattr("featveil.pipelines.match_many._BATCH", 2)
     out = tmp_path / f"m.{ending}"
     command = ("match", files.lifted, files.lifted, pairs, "--out", out)
     with monkeypatch.context() as interrupted:

@@ -22,6 +22,7 @@ class Request:
     databases: tuple[Path, ...] = option((), help="Files.", flags=("--database", "--codebook"), repeated=True)
     side: Literal["left", "right"] | None = option(None, help="Which.", shown="both")
     count: int | None = option(None, help="How many.", minimum=1)
+    ends: tuple[Path, Path] | None = option(None, help="From and to.")
     strict: bool = option(False, help="Refuse more.")
 
 
@@ -51,11 +52,14 @@ def test_defaults(ran: tuple[typer.Typer, list[tuple[Request, bool]]]) -> None:
 def test_every_type(ran: tuple[typer.Typer, list[tuple[Request, bool]]]) -> None:
     app, calls = ran
     given = (
-        "go a --out o --dimensions 1,3 --epsilons none --database x --codebook y --side left --count 3 --strict --json"
+        "go a --out o --dimensions 1,3 --epsilons none --database x --codebook y --side left --count 3"
+        " --ends c d --strict --json"
     )
     result = CliRunner().invoke(app, given.split())
     assert result.exit_code == 0, result.output
-    expected = Request((Path("a"),), Path("o"), (1, 3), (), (Path("x"), Path("y")), "left", 3, True)
+    expected = Request(
+        (Path("a"),), Path("o"), (1, 3), (), (Path("x"), Path("y")), "left", 3, (Path("c"), Path("d")), True
+    )
     assert calls == [(expected, True)]
 
 

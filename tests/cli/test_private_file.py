@@ -32,9 +32,9 @@ def out(tmp_path: Path) -> Path:
 @pytest.fixture
 def ledger(tmp_path: Path) -> fv.Ledger:
     """A budget for three images and a half."""
-    made = fv.Ledger(tmp_path / "ledger.sqlite")
-    made.set_budget("ann", 3.5 * N * 2)
-    return made
+    budgets = fv.Ledger(tmp_path / "ledger.sqlite")
+    budgets.set_budget("ann", 3.5 * N * 2)
+    return budgets
 
 
 def account(ledger: fv.Ledger) -> tuple[object, ...]:
@@ -166,7 +166,7 @@ def test_failures_are_left_out(run: Any, tmp_path: Path, out: Path) -> None:
 def test_a_budget_that_ends_in_the_middle(
     run: Any, colmap: Path, out: Path, ledger: fv.Ledger, monkeypatch: pytest.MonkeyPatch, batch: int
 ) -> None:
-    monkeypatch.setattr("featveil.cli.outputs._BATCH", batch)
+    monkeypatch.setattr("featveil.pipelines.outputs._BATCH", batch)
     result = run("privatize", colmap, "--out", out, *SOUND, *account(ledger), "--json")
     assert result.exit_code == 1, result.output
     shown = json.loads(result.stdout)
@@ -212,7 +212,7 @@ def test_ctrl_c_keeps_what_was_made(
     run: Any, colmap: Path, out: Path, ledger: fv.Ledger, monkeypatch: pytest.MonkeyPatch, batch: int, call: int
 ) -> None:
     """All that was charged is in the file, nothing else is beside it, and --resume does the rest."""
-    monkeypatch.setattr("featveil.cli.outputs._BATCH", batch)
+    monkeypatch.setattr("featveil.pipelines.outputs._BATCH", batch)
     ledger.set_budget("ann", 99 * N)
     command = ("privatize", colmap, "--out", out, *SOUND, *account(ledger))
     with monkeypatch.context() as interrupted:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import featveil as fv
-from featveil.cli.extract import targets
 from featveil.formats import hloc
+from featveil.pipelines.outputs import targets
 
 
 @pytest.fixture
@@ -95,8 +95,8 @@ def test_hloc_names_become_folders(run: Any, image: Path, tmp_path: Path) -> Non
     hloc.write_features(tmp_path / "f.h5", [("db/1.jpg", features), ("query.jpg", features)])
     result = run("privatize", tmp_path / "f.h5", "--out", tmp_path / "out")
     assert result.exit_code == 0, result.output
-    made = sorted(path.relative_to(tmp_path / "out").as_posix() for path in (tmp_path / "out").rglob("*.veil"))
-    assert made == ["db/1.jpg.veil", "query.jpg.veil"]
+    written = sorted(path.relative_to(tmp_path / "out").as_posix() for path in (tmp_path / "out").rglob("*.veil"))
+    assert written == ["db/1.jpg.veil", "query.jpg.veil"]
 
 
 @pytest.mark.parametrize("name", ["../x", "/x", "a/../../x"])
@@ -200,17 +200,17 @@ def test_known_attacks_are_one_line_of_warning(run: Any, image: Path, shifted: P
 def test_weaknesses_for_machines(run: Any, raw: Path, tmp_path: Path) -> None:
     """Of the kind that the file holds, which no option names."""
     result = run("privatize", raw, "--out", tmp_path / "x.veil", "--keep-geometry", "--json")
-    found = json.loads(result.stdout)["weaknesses"]
-    assert [weakness["attack"] for weakness in found] == ["lattice", "vertex", "database", "overlap"]
-    assert all(set(weakness) == {"choice", "attack", "finding", "advice", "message"} for weakness in found)
-    assert found[-1]["choice"] == "overlapping keypoints with scale and orientation"
+    weaknesses = json.loads(result.stdout)["weaknesses"]
+    assert [weakness["attack"] for weakness in weaknesses] == ["lattice", "vertex", "database", "overlap"]
+    assert all(set(weakness) == {"choice", "attack", "finding", "advice", "message"} for weakness in weaknesses)
+    assert weaknesses[-1]["choice"] == "overlapping keypoints with scale and orientation"
     sound = run("privatize", raw, "--out", tmp_path / "y.veil", *SOUND, "--json")
     assert json.loads(sound.stdout)["weaknesses"] == []
 
 
 def test_several_kinds_are_one_warning(run: Any, image: Path, tmp_path: Path) -> None:
-    found = [(kind, fv.extract(image, kind, 20)) for kind in ("rootsift", "sift")]
-    hloc.write_features(tmp_path / "f.h5", found)
+    features = [(kind, fv.extract(image, kind, 20)) for kind in ("rootsift", "sift")]
+    hloc.write_features(tmp_path / "f.h5", features)
     result = run("privatize", tmp_path / "f.h5", "--out", tmp_path / "out")
     assert result.exit_code == 0 and result.stderr.count("\n") == 1, result.output
     assert "plain sift" in result.stderr and "; 3 more: vertex, database, overlap;" in result.stderr
@@ -244,6 +244,6 @@ def test_strict_lets_what_is_sound_pass(run: Any, refused: Any, raw: Path, tmp_p
 
 def test_a_refusal_for_one_input_is_one_for_all(refused: Any, image: Path, tmp_path: Path) -> None:
     """Lifting of a kind without zeros is weak for fewer reasons, but the reasons of every input count."""
-    found = [("a", "rootsift"), ("b", "sift")]
-    hloc.write_features(tmp_path / "f.h5", [(name, fv.extract(image, kind, 20)) for name, kind in found])
+    kinds = [("a", "rootsift"), ("b", "sift")]
+    hloc.write_features(tmp_path / "f.h5", [(name, fv.extract(image, kind, 20)) for name, kind in kinds])
     assert "lattice" in refused("privatize", tmp_path / "f.h5", "--out", tmp_path / "out", "--strict")

@@ -106,8 +106,8 @@ def test_names_must_differ_between_inputs(run: Any, refused: Any, colmap: Path, 
     assert "both hold 'q.jpg'" in refused(*command)
     edit(colmap, "UPDATE images SET name = 'other.jpg' WHERE name = 'q.jpg'")
     assert run(*command).exit_code == 0
-    made = sorted(path.relative_to(tmp_path / "out").as_posix() for path in (tmp_path / "out").rglob("*.veil"))
-    assert made == ["db/1.jpg.veil", "other.jpg.veil", "q.jpg.veil"]
+    written = sorted(path.relative_to(tmp_path / "out").as_posix() for path in (tmp_path / "out").rglob("*.veil"))
+    assert written == ["db/1.jpg.veil", "other.jpg.veil", "q.jpg.veil"]
 
 
 def test_a_database_is_no_output(refused: Any, tmp_path: Path) -> None:

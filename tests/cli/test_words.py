@@ -35,11 +35,11 @@ def test_words_match_the_image_they_hide(run: Any, image: Path, shifted: Path, t
     expected = {"kind": "local-dp", "epsilon": 10.0, "unit": "descriptor"}
     assert shown["guarantee"] == expected | {"image_epsilon": total, "total_epsilon": total}
     assert out.stat().st_size < 30 * len(private) + 1000
-    found = json.loads(run("match", out, shifted, "--json").stdout)
-    assert found["inliers"] > max(20, 2 * found["inliers_by_chance"])
+    shown = json.loads(run("match", out, shifted, "--json").stdout)
+    assert shown["inliers"] > max(20, 2 * shown["inliers_by_chance"])
     assert f"local-dp: epsilon 10 a descriptor, {total:,.10g} an image" in run("match", out, shifted).stdout
     other = json.loads(run("match", out, shifted, "--rule", "nearest", "--json").stdout)
-    assert other["matches"] != found["matches"]
+    assert other["matches"] != shown["matches"]
 
 
 def test_epsilon_is_never_shown_without_that_of_the_image(run: Any, image: Path, tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_bad_settings(refused: Any, image: Path, shifted: Path, tmp_path: Path) 
     assert "needs --epsilon" in refused(*command, "--defense", "subset")
     assert "--dimension does not belong to subset" in refused(*command, *subset("--dimension", 4))
     assert "--epsilon does not belong to lifting" in refused(*command, "--epsilon", 10)
-    assert "(--codebook) does not belong to naive" in refused(
+    assert "--database does not belong to naive" in refused(
         *command, "--defense", "naive", "--epsilon", 10, "--database", image
     )
     assert "unknown rule" in refused("match", _words(tmp_path), shifted, "--rule", "bogus")

@@ -51,20 +51,20 @@ def plain_kmeans(data: Rows, clusters: int, iterations: int, seed: int) -> NDArr
 
 
 def test_equals_plain_loops(data: Rows) -> None:
-    made = spherical_kmeans(data, 7, iterations=4, seed=3)
-    np.testing.assert_allclose(made.centroids, plain_kmeans(data, 7, 4, 3), atol=1e-5)
-    assert made.centroids.dtype == np.float32
+    clusters = spherical_kmeans(data, 7, iterations=4, seed=3)
+    np.testing.assert_allclose(clusters.centroids, plain_kmeans(data, 7, 4, 3), atol=1e-5)
+    assert clusters.centroids.dtype == np.float32
 
 
 def test_gets_better_and_beats_random_centroids(data: Rows) -> None:
-    made = spherical_kmeans(data, 12, iterations=6)
-    assert len(made.mean_cosines) == 6
-    assert all(later >= earlier - 1e-6 for earlier, later in zip(made.mean_cosines, made.mean_cosines[1:]))  # noqa: B905
-    assert mean_cosine(data, made.centroids) >= made.mean_cosines[-1] - 1e-6
+    clusters = spherical_kmeans(data, 12, iterations=6)
+    assert len(clusters.mean_cosines) == 6
+    assert all(later >= earlier - 1e-6 for earlier, later in zip(clusters.mean_cosines, clusters.mean_cosines[1:]))  # noqa: B905
+    assert mean_cosine(data, clusters.centroids) >= clusters.mean_cosines[-1] - 1e-6
     rng = np.random.default_rng(1)
     chance = [mean_cosine(data, unit_rows(data[rng.choice(900, 12, replace=False)])) for _ in range(20)]
-    assert mean_cosine(data, made.centroids) > max(chance)
-    np.testing.assert_allclose(np.linalg.norm(made.centroids, axis=1), 1, atol=1e-6)
+    assert mean_cosine(data, clusters.centroids) > max(chance)
+    np.testing.assert_allclose(np.linalg.norm(clusters.centroids, axis=1), 1, atol=1e-6)
 
 
 def test_floats_and_bytes_agree(data: Rows) -> None:
@@ -75,8 +75,8 @@ def test_floats_and_bytes_agree(data: Rows) -> None:
 
 def test_empty_clusters_and_sums_without_direction_restart(data: Rows) -> None:
     copies = np.repeat(data[:3], 50, axis=0)
-    made = spherical_kmeans(copies, 20, 4)
-    np.testing.assert_allclose(np.linalg.norm(made.centroids, axis=1), 1, atol=1e-6)
+    clusters = spherical_kmeans(copies, 20, 4)
+    np.testing.assert_allclose(np.linalg.norm(clusters.centroids, axis=1), 1, atol=1e-6)
     opposite = np.array([[1, 0], [-1, 0]], np.float32)
     assert np.isfinite(spherical_kmeans(opposite, 1, 3).centroids).all()
 

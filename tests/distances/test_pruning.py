@@ -8,8 +8,8 @@ from featveil.core.arrays import Float32
 from featveil.databases import builtin
 from featveil.defenses import Lifting
 from featveil.distances import nearest, nearest_pruned, pruning
-from featveil.distances.backends import walker
-from featveil.distances.frames import Frames, frame
+from featveil.distances.backends import Frames, walker
+from featveil.distances.frames import frame
 from reference import random_descriptors
 
 

@@ -31,8 +31,8 @@ def cosines(features: Features, patches: Patches) -> np.ndarray:
 def test_sift_of_a_patch_is_sift_in_the_image() -> None:
     features, patches = whole_patches(texture())
     assert len(patches) > 100
-    found = cosines(features, patches)
-    assert found.mean() > 0.99 and np.percentile(found, 5) > 0.97
+    similarity = cosines(features, patches)
+    assert similarity.mean() > 0.99 and np.percentile(similarity, 5) > 0.97
     assert cosines(features, patches[::-1]).mean() < 0.8
     assert cosines(features, np.rot90(patches, axes=(1, 2)).copy()).mean() < 0.8
 
@@ -40,8 +40,8 @@ def test_sift_of_a_patch_is_sift_in_the_image() -> None:
 @pytest.mark.parametrize("scene", ["oxford_graf", "oxford_leuven"])
 def test_sift_of_real_patches(real_data: Path, scene: str) -> None:
     features, patches = whole_patches(read_image(image_files(real_data / "homography_seqs" / scene)[0]))
-    found = cosines(features, patches)
-    assert found.mean() > 0.995 and np.percentile(found, 5) > 0.985
+    similarity = cosines(features, patches)
+    assert similarity.mean() > 0.995 and np.percentile(similarity, 5) > 0.985
 
 
 def test_unit_norm_and_rootsift() -> None:

@@ -56,10 +56,10 @@ def distance(a: Float32, b: Float32) -> float:
 def other_people(real_data: Path) -> list[Image]:
     """Two photographs of two other people."""
     folder = real_data / "photos"
-    found = [path for name in ("302003.jpg", "189080.jpg") for path in folder.rglob(name)]
-    if len(found) != 2:
+    paths = [path for name in ("302003.jpg", "189080.jpg") for path in folder.rglob(name)]
+    if len(paths) != 2:
         pytest.skip("no photographs of other people in the real data")
-    return [read_image(path) for path in found]
+    return [read_image(path) for path in paths]
 
 
 @pytest.mark.parametrize("name", COPIES)
@@ -75,9 +75,9 @@ def test_dlib_tells_people_apart(astronaut: Image, real_data: Path) -> None:
 
 def test_what_a_dlib_template_is(astronaut: Image) -> None:
     network = DlibNetwork()
-    found = faces_of(astronaut, network)
-    assert (len(found), found.descriptors.size, found.kind) == (1, network.size, f"face-{network.digest[:12]}")
-    assert abs(np.linalg.norm(found.descriptors.values.astype(float)) - 1) < 1e-6
+    faces = faces_of(astronaut, network)
+    assert (len(faces), faces.descriptors.size, faces.kind) == (1, network.size, f"face-{network.digest[:12]}")
+    assert abs(np.linalg.norm(faces.descriptors.values.astype(float)) - 1) < 1e-6
     assert len(network.digest) == 64
     assert network.describe(astronaut, []).shape == network.describe_crops([]).shape == (0, 128)
     with pytest.raises(InputError, match="aligned face"):

@@ -146,13 +146,13 @@ def test_a_similarity_is_the_nearest_one() -> None:
     """No small change of its four parameters brings the points nearer, as Umeyama's closed form by SVD says too."""
     rng = np.random.default_rng(3)
     source = ARCFACE * 2 + rng.normal(0, 5, (5, 2))
-    found = similarity(source, ARCFACE)
+    estimate = similarity(source, ARCFACE)
     from_centre, to_centre = source - source.mean(axis=0), ARCFACE - ARCFACE.mean(axis=0)
     u, s, vt = np.linalg.svd(to_centre.T @ from_centre)
     signs = np.array([1, np.sign(np.linalg.det(u @ vt))])
     linear = (s * signs).sum() / (from_centre**2).sum() * (u * signs) @ vt
     shift = ARCFACE.mean(axis=0) - linear @ source.mean(axis=0)
-    assert np.abs(found - np.column_stack([linear, shift])).max() < 1e-9
+    assert np.abs(estimate - np.column_stack([linear, shift])).max() < 1e-9
 
 
 def test_alignment_puts_landmarks_on_the_template() -> None:

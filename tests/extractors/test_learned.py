@@ -28,24 +28,24 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_keypoints_are_those_of_sift(weights: Path) -> None:
     image = texture()
-    found, sift = LearnedPatches("hardtfeat", weights, 50).extract(image), Sift(max_features=50).extract(image)
-    assert found.keypoints is not None and sift.keypoints is not None
-    assert (found.kind, len(found), found.image_size) == ("hardtfeat", 50, sift.image_size)
-    assert np.array_equal(found.keypoints.xy, sift.keypoints.xy)
-    assert np.abs(np.linalg.norm(found.descriptors.values, axis=1) - 1).max() < 1e-5
+    features, sift = LearnedPatches("hardtfeat", weights, 50).extract(image), Sift(max_features=50).extract(image)
+    assert features.keypoints is not None and sift.keypoints is not None
+    assert (features.kind, len(features), features.image_size) == ("hardtfeat", 50, sift.image_size)
+    assert np.array_equal(features.keypoints.xy, sift.keypoints.xy)
+    assert np.abs(np.linalg.norm(features.descriptors.values, axis=1) - 1).max() < 1e-5
     assert len(LearnedPatches("hardtfeat", weights).extract(np.full((50, 50), 9, np.uint8))) == 0
     assert len(LearnedPatches("hardtfeat", weights, 50, contrast_threshold=1.0).extract(image)) < 50
 
 
 def test_by_the_public_function_and_the_command(weights: Path, tmp_path: Path) -> None:
     cv2.imwrite(str(tmp_path / "a.png"), texture())
-    found = extract(tmp_path / "a.png", "hardtfeat", 30, weights)
+    features = extract(tmp_path / "a.png", "hardtfeat", 30, weights)
     command = ["extract", tmp_path / "a.png", "--out", tmp_path / "a.veil", "--kind", "hardtfeat", "--weights", weights]
     result = CliRunner().invoke(app, [str(word) for word in (*command, "--max-features", 30)])
     assert result.exit_code == 0, result.output
     stored = fv.load(tmp_path / "a.veil")
     assert isinstance(stored, fv.Features) and stored.kind == "hardtfeat"
-    assert np.array_equal(stored.descriptors.values, found.descriptors.values)
+    assert np.array_equal(stored.descriptors.values, features.descriptors.values)
 
 
 def test_what_does_not_fit(weights: Path, tmp_path: Path) -> None:

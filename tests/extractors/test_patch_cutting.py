@@ -25,8 +25,8 @@ def keypoint(x: float, y: float, sigma: float, degrees: float = 0.0) -> Keypoint
 
 def ramp(along_y: bool = False) -> Image:
     """Every pixel has the brightness of its x (or y), rounded down: the pixel from 10 to 11 has 10."""
-    made = np.tile(np.arange(200, dtype=np.uint8), (200, 1))
-    return np.ascontiguousarray(made.T) if along_y else made
+    image = np.tile(np.arange(200, dtype=np.uint8), (200, 1))
+    return np.ascontiguousarray(image.T) if along_y else image
 
 
 @pytest.mark.parametrize("sigma", [1.5, 4.0, 12.0])

@@ -31,18 +31,18 @@ def texture() -> Image:
 
 @pytest.mark.parametrize(("x", "y", "sigma"), [(60, 50, 4.0), (81, 63, 6.0), (40.25, 70.5, 2.5)])
 def test_position_and_scale_conventions(x: float, y: float, sigma: float) -> None:
-    found = keypoints(Sift().extract(blob(x, y, sigma)))
-    nearest = int(np.argmin(np.linalg.norm(found.xy - (x + 0.5, y + 0.5), axis=1)))
-    assert np.abs(found.xy[nearest] - (x + 0.5, y + 0.5)).max() < 0.05
-    assert found.scale is not None
-    assert 0.85 * sigma < found.scale[nearest] < 1.05 * sigma
+    detected = keypoints(Sift().extract(blob(x, y, sigma)))
+    nearest = int(np.argmin(np.linalg.norm(detected.xy - (x + 0.5, y + 0.5), axis=1)))
+    assert np.abs(detected.xy[nearest] - (x + 0.5, y + 0.5)).max() < 0.05
+    assert detected.scale is not None
+    assert 0.85 * sigma < detected.scale[nearest] < 1.05 * sigma
 
 
 @pytest.mark.parametrize("degrees", [0.0, 90.0, 270.0])
 def test_orientation_turns_from_x_to_y(degrees: float) -> None:
-    found = keypoints(Sift().extract(blob(60, 50, 4.0, degrees, slope=1.2)))
-    assert found.orientation is not None
-    assert abs((found.orientation[0] - degrees + 180) % 360 - 180) < 5
+    detected = keypoints(Sift().extract(blob(60, 50, 4.0, degrees, slope=1.2)))
+    assert detected.orientation is not None
+    assert abs((detected.orientation[0] - degrees + 180) % 360 - 180) < 5
 
 
 @pytest.mark.parametrize("kind", ["sift", "rootsift"])

@@ -77,29 +77,29 @@ def write_private_folder(path: Path) -> None:
 def test_every_form(tmp_path: Path, write: Callable[[Path], None], place: str, is_private: bool, kind: str) -> None:
     path = tmp_path / place
     write(path)
-    found = open_collection(path)
-    assert (found.path, found.names, found.private) == (path, NAMES, is_private)
+    collection = open_collection(path)
+    assert (collection.path, collection.names, collection.private) == (path, NAMES, is_private)
     for n, name in enumerate(NAMES, start=2):
-        features = found.read(name)
+        features = collection.read(name)
         assert (len(features), features.kind) == (n, kind)
         assert isinstance(features, PrivateFeatures if is_private else Features)
     for name in ("c.jpg", "b", "", "../b.jpg"):
         with pytest.raises(InputError, match=r"has no image .*: it has 2, such as 'a/1\.jpg'"):
-            found.read(name)
+            collection.read(name)
 
 
 def test_one_veil_file(tmp_path: Path) -> None:
     write_veil(tmp_path, {"q.jpg": private(3)})
-    found = open_collection(tmp_path / "q.jpg.veil")
-    assert (found.names, found.private, len(found.read("q.jpg"))) == (["q.jpg"], True, 3)
+    collection = open_collection(tmp_path / "q.jpg.veil")
+    assert (collection.names, collection.private, len(collection.read("q.jpg"))) == (["q.jpg"], True, 3)
 
 
 def test_raw_and_private_files_are_kept_apart(tmp_path: Path) -> None:
     write_veil(tmp_path, {"1": raw(2), "2": private(2)})
-    found = open_collection(tmp_path)
-    assert isinstance(found.read("1"), Features)
+    collection = open_collection(tmp_path)
+    assert isinstance(collection.read("1"), Features)
     with pytest.raises(InputError, match="raw and private features: keep them apart"):
-        found.read("2")
+        collection.read("2")
 
 
 @pytest.mark.parametrize("write", [write_hloc, write_private])
@@ -129,14 +129,14 @@ def test_a_kind_for_files_that_do_not_say_it(tmp_path: Path) -> None:
 def test_an_error_names_the_file_once_and_says_why(tmp_path: Path, write: Callable[[Path], None]) -> None:
     path = tmp_path / "features.h5"
     write(path)
-    found = open_collection(path)
+    collection = open_collection(path)
     if path.is_dir():
         (path / "b.jpg.veil").write_bytes(b"")
     else:
         with h5py.File(path, "r+") as file:
             del file["b.jpg"]["keypoints"]
     with pytest.raises(FormatError) as caught:
-        found.read("b.jpg")
+        collection.read("b.jpg")
     assert str(caught.value).count(str(path)) == 1
     assert isinstance(caught.value.__cause__, FeatveilError) and caught.value.__cause__ is not caught.value
 

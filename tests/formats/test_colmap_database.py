@@ -87,13 +87,13 @@ def test_what_keypoints_say(path: Path, columns: int) -> None:
     more = {2: [], 4: [2, turn], 6: [2 * np.cos(turn), -2 * np.sin(turn), 2 * np.sin(turn), 2 * np.cos(turn)]}
     keypoints = np.array([[10, 20, *more[columns]]], np.float32)
     write_database(path, {"a.jpg": (keypoints, tables(1)[1])})
-    found = colmap_database.read(path, "a.jpg").keypoints
-    assert found is not None and found.xy.tolist() == [[10, 20]] and found.response is None
+    stored = colmap_database.read(path, "a.jpg").keypoints
+    assert stored is not None and stored.xy.tolist() == [[10, 20]] and stored.response is None
     if columns == 2:
-        assert found.scale is None and found.orientation is None
+        assert stored.scale is None and stored.orientation is None
     else:
-        assert found.scale is not None and found.orientation is not None
-        np.testing.assert_allclose([found.scale[0], found.orientation[0]], [2, 30], rtol=1e-6)
+        assert stored.scale is not None and stored.orientation is not None
+        np.testing.assert_allclose([stored.scale[0], stored.orientation[0]], [2, 30], rtol=1e-6)
 
 
 def test_other_descriptor_sizes_and_no_features(path: Path) -> None:
@@ -202,15 +202,15 @@ def test_what_colmap_writes(path: Path, pycolmap: Any) -> None:
     before = files(path.parent)
     assert colmap_database.names(path) == ["db/1.jpg"]
     features = colmap_database.read(path, "db/1.jpg")
-    found = features.keypoints
-    assert found is not None and found.scale is not None and found.orientation is not None
+    stored = features.keypoints
+    assert stored is not None and stored.scale is not None and stored.orientation is not None
     assert features.image_size == (800, 600)
     np.testing.assert_allclose(features.descriptors.values, unit(descriptors), atol=1e-7)
     fields = ("x", "y", "a11", "a12", "a21", "a22")
     expected = [pycolmap.FeatureKeypoint(dict(zip(fields, row, strict=True))) for row in keypoints.tolist()]
-    np.testing.assert_allclose(found.scale, [each.compute_scale() for each in expected], rtol=1e-5)
+    np.testing.assert_allclose(stored.scale, [each.compute_scale() for each in expected], rtol=1e-5)
     turns = np.degrees([each.compute_orientation() for each in expected])
-    np.testing.assert_allclose(found.orientation, turns, rtol=1e-5)
+    np.testing.assert_allclose(stored.orientation, turns, rtol=1e-5)
     parameters = (700.0, 710.0, 400.0, 300.0, 0.0, 0.0, 0.0, 0.1)
     assert colmap_database.camera_of(path, "db/1.jpg") == Camera("OPENCV", 800, 600, parameters)
     assert files(path.parent) == before == {path.name: before[path.name]}
@@ -220,5 +220,5 @@ def test_camera_models_are_those_of_colmap(pycolmap: Any) -> None:
     theirs = {int(number): name for name, number in pycolmap.CameraModelId.__members__.items() if int(number) >= 0}
     assert dict(enumerate(NAMES)).items() >= theirs.items()
     for name in theirs.values():
-        made = pycolmap.Camera.create_from_model_name(1, name, 500.0, 640, 480)
-        assert len(made.params) == COUNTS[name]
+        camera = pycolmap.Camera.create_from_model_name(1, name, 500.0, 640, 480)
+        assert len(camera.params) == COUNTS[name]

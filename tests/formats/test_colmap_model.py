@@ -14,16 +14,16 @@ from featveil.formats import colmap_model
 def model(tmp_path: Path) -> Path:
     """Two images of a rig of three cameras of different models, one of unknown place, and two points."""
     pycolmap: Any = pytest.importorskip("pycolmap", reason="COLMAP itself: pip install 'featveil[colmap]'")
-    made, rig, frame = pycolmap.Reconstruction(), pycolmap.Rig(), pycolmap.Frame()
+    reconstruction, rig, frame = pycolmap.Reconstruction(), pycolmap.Rig(), pycolmap.Frame()
     for number, model in enumerate(("SIMPLE_PINHOLE", "OPENCV", "FOV"), start=1):
-        made.add_camera(pycolmap.Camera.create_from_model_name(number, model, 500.0, 640, 480))
+        reconstruction.add_camera(pycolmap.Camera.create_from_model_name(number, model, 500.0, 640, 480))
         sensor = pycolmap.sensor_t(pycolmap.SensorType.CAMERA, number)
         if number == 1:
             rig.add_ref_sensor(sensor)
         else:
             rig.add_sensor(sensor, pycolmap.Rigid3d() if number == 2 else None)
     rig.rig_id = frame.rig_id = frame.frame_id = 1
-    made.add_rig(rig)
+    reconstruction.add_rig(rig)
     images = []
     for number in (1, 2):
         xy = np.arange(2.0 * number).reshape(number, 2)
@@ -31,12 +31,12 @@ def model(tmp_path: Path) -> Path:
         images[-1].frame_id = 1
         frame.add_data_id(images[-1].data_id)
     frame.rig_from_world = pycolmap.Rigid3d()
-    made.add_frame(frame)
+    reconstruction.add_frame(frame)
     for image in images:
-        made.add_image(image)
-    made.add_point3D(np.ones(3), pycolmap.Track([pycolmap.TrackElement(1, 0), pycolmap.TrackElement(2, 1)]))
-    made.add_point3D(np.ones(3), pycolmap.Track([pycolmap.TrackElement(2, 0)]))
-    made.write_binary(tmp_path)
+        reconstruction.add_image(image)
+    reconstruction.add_point3D(np.ones(3), pycolmap.Track([pycolmap.TrackElement(1, 0), pycolmap.TrackElement(2, 1)]))
+    reconstruction.add_point3D(np.ones(3), pycolmap.Track([pycolmap.TrackElement(2, 0)]))
+    reconstruction.write_binary(tmp_path)
     return tmp_path
 
 

@@ -54,8 +54,8 @@ def test_the_nearest_candidate_stays(path: Path) -> None:
         best[first] = min(best.get(first, (9.0, 0)), (distance, second))
     dropped = hloc_matches.write(path, [(("a", "b"), 22, Matches(indices, distances))] * 2)
     assert dropped == 2 * (200 - len(best))
-    found, scores = hloc_matches.read(path, "a", "b")
-    assert found.tolist() == [[first, best[first][1]] for first in sorted(best)]
+    matches, scores = hloc_matches.read(path, "a", "b")
+    assert matches.tolist() == [[first, best[first][1]] for first in sorted(best)]
     assert np.allclose(scores, [1 / (1 + best[first][0]) for first in sorted(best)])
 
 

@@ -23,9 +23,9 @@ CARD = {"data": "noise", "minutes": 2.5, "licence": "Apache-2.0"}
 
 def weights() -> dict[str, Any]:
     rng = np.random.default_rng(0)
-    made = {"hidden.weight": rng.normal(size=(H, D)), "hidden.bias": rng.normal(size=H)}
-    made |= {"output.weight": rng.normal(size=(D, H)), "output.bias": rng.normal(size=D)}
-    return {name: array.astype(np.float32) for name, array in made.items()}
+    tensors = {"hidden.weight": rng.normal(size=(H, D)), "hidden.bias": rng.normal(size=H)}
+    tensors |= {"output.weight": rng.normal(size=(D, H)), "output.bias": rng.normal(size=D)}
+    return {name: array.astype(np.float32) for name, array in tensors.items()}
 
 
 def named() -> dict[str, Any]:
@@ -52,15 +52,15 @@ def joined(header: Any, body: bytes) -> bytes:
 
 
 def changed(change: Callable[[dict[str, Any]], object]) -> Callable[[bytes], bytes]:
-    def made(content: bytes) -> bytes:
+    def damaged(content: bytes) -> bytes:
         header, body = parts(content)
         change(header)
         return joined(header, body)
 
-    return made
+    return damaged
 
 
-def told(**texts: Any) -> Callable[[bytes], bytes]:
+def with_texts(**texts: Any) -> Callable[[bytes], bytes]:
     return changed(lambda header: header["__metadata__"].update(texts))
 
 
@@ -83,17 +83,17 @@ ATTACKS: dict[str, Callable[[bytes], bytes]] = {
     "metadata of someone else": changed(lambda header: header.update(__metadata__={"format": "pt"})),
     "metadata is a list": changed(lambda header: header.update(__metadata__=[])),
     "metadata without a kind": changed(lambda header: header["__metadata__"].pop("kind")),
-    "metadata with something else": told(note="hello"),
-    "format of the future": told(format="featveil-concealer-2"),
-    "kind is no text": told(kind=7),
-    "kind is no kind": told(kind="T O Y"),
-    "lambda is no number": told(**{"lambda": "much"}),
-    "lambda is not finite": told(**{"lambda": "nan"}),
-    "lambda has 60,000 digits": told(**{"lambda": "9" * 40_000}),
-    "card is no JSON": told(card="{"),
-    "card is a list": told(card="[]"),
-    "card is deeply nested": told(card="[" * 40_000),
-    "another digest": told(digest="0" * 64),
+    "metadata with something else": with_texts(note="hello"),
+    "format of the future": with_texts(format="featveil-concealer-2"),
+    "kind is no text": with_texts(kind=7),
+    "kind is no kind": with_texts(kind="T O Y"),
+    "lambda is no number": with_texts(**{"lambda": "much"}),
+    "lambda is not finite": with_texts(**{"lambda": "nan"}),
+    "lambda has 60,000 digits": with_texts(**{"lambda": "9" * 40_000}),
+    "card is no JSON": with_texts(card="{"),
+    "card is a list": with_texts(card="[]"),
+    "card is deeply nested": with_texts(card="[" * 40_000),
+    "another digest": with_texts(digest="0" * 64),
     "a weight changed": with_value(0.25),
     "NaN": with_value(float("nan")),
     "infinite": with_value(float("inf")),
@@ -136,12 +136,12 @@ def test_changed_bytes_never_give_another_network(
 
 
 def test_round_trip(tmp_path: Path) -> None:
-    made = save_network(tmp_path / "n.safetensors", **named(), kind="toy", lambda_=2.5, card=CARD)
-    read = load_network(tmp_path / "n.safetensors", digest=made.digest.upper())
-    assert (read.kind, read.lambda_, read.card, read.digest) == ("toy", 2.5, CARD, made.digest)
+    network = save_network(tmp_path / "n.safetensors", **named(), kind="toy", lambda_=2.5, card=CARD)
+    read = load_network(tmp_path / "n.safetensors", digest=network.digest.upper())
+    assert (read.kind, read.lambda_, read.card, read.digest) == ("toy", 2.5, CARD, network.digest)
     assert not read.hidden_weight.flags.writeable
     values = np.random.default_rng(1).random((4, D)).astype(np.float32)
-    assert (read.apply(values) == made.apply(values)).all()
+    assert (read.apply(values) == network.apply(values)).all()
 
 
 def test_equal_networks_give_equal_files(tmp_path: Path) -> None:

@@ -38,19 +38,19 @@ def codebook(**fields: object) -> Callable[[dict[str, Any], dict[str, Any]], obj
 
 
 def test_the_helper_leaves_a_good_file_good() -> None:
-    found = veil.decode(changed(nothing))
-    assert isinstance(found.descriptors, WordSets)
-    assert found.descriptors.words.tolist() == SETS.words.tolist()
-    assert (found.descriptors.codebook, found.descriptors.codebook_size) == (DIGEST, 100)
+    decoded = veil.decode(changed(nothing))
+    assert isinstance(decoded.descriptors, WordSets)
+    assert decoded.descriptors.words.tolist() == SETS.words.tolist()
+    assert (decoded.descriptors.codebook, decoded.descriptors.codebook_size) == (DIGEST, 100)
 
 
 def test_words_take_four_bytes() -> None:
     sets = WordSets(np.array([[0, 2**31 - 1]] * 1000), DIGEST, 2**31)
     content = veil.encode(PrivateFeatures(sets, "sift", {"name": "subset"}, Guarantee("local-dp", 10.0)))
     assert len(content) < 8 * 1000 + 1000
-    found = veil.decode(content).descriptors
-    assert isinstance(found, WordSets)
-    assert found.words.max() == 2**31 - 1
+    words = veil.decode(content).descriptors
+    assert isinstance(words, WordSets)
+    assert words.words.max() == 2**31 - 1
 
 
 @pytest.mark.parametrize(

@@ -89,4 +89,6 @@ def test_every_seed_is_one_that_colmap_takes() -> None:
     assert random_seed(None) == -1
     assert random_seed(5) == 5
     for seed in (2**31, 2**40 + 3, 2**31 - 1, 0):
-        assert pycolmap().RANSACOptions(random_seed=random_seed(seed)).random_seed >= 0
+        kept = pycolmap().RANSACOptions(random_seed=random_seed(seed)).random_seed
+        assert kept == random_seed(seed) and 0 <= kept < 2**31
+    assert random_seed(2**40 + 3) == 3

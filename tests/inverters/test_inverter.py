@@ -39,7 +39,7 @@ def changed(good: Path, path: Path, change: Change) -> Path:
     return path
 
 
-def told(key: str, value: str | None) -> Change:
+def with_metadata(key: str, value: str | None) -> Change:
     """Metadata with another value, or without it."""
 
     def change(model: Any) -> None:
@@ -52,7 +52,7 @@ def told(key: str, value: str | None) -> Change:
 
 
 def encoded(**fields: Any) -> Change:
-    return told("encoding", json.dumps({**ENCODING.to_json(), **fields}))
+    return with_metadata("encoding", json.dumps({**ENCODING.to_json(), **fields}))
 
 
 def test_an_inverter_that_is_left_alone_works(good: Path, tmp_path: Path) -> None:
@@ -64,14 +64,14 @@ def test_an_inverter_that_is_left_alone_works(good: Path, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (told("format", None), "format featveil-inverter-1"),
-        (told("format", "featveil-inverter-2"), "format featveil-inverter-1"),
-        (told("encoding", None), "encoding is not valid JSON"),
-        (told("encoding", "[]"), "encoding is not a JSON object"),
-        (told("encoding", "[" * 100_000), "encoding is not valid JSON"),
-        (told("card", None), "card is not valid JSON"),
-        (told("card", '"a text"'), "card is not a JSON object"),
-        (told("card", '{"ssim": NaN}'), "card is not valid JSON"),
+        (with_metadata("format", None), "format featveil-inverter-1"),
+        (with_metadata("format", "featveil-inverter-2"), "format featveil-inverter-1"),
+        (with_metadata("encoding", None), "encoding is not valid JSON"),
+        (with_metadata("encoding", "[]"), "encoding is not a JSON object"),
+        (with_metadata("encoding", "[" * 100_000), "encoding is not valid JSON"),
+        (with_metadata("card", None), "card is not valid JSON"),
+        (with_metadata("card", '"a text"'), "card is not a JSON object"),
+        (with_metadata("card", '{"ssim": NaN}'), "card is not valid JSON"),
         (encoded(more=1), "encoding has other fields"),
         (encoded(kind="../x"), "a descriptor kind is"),
         (encoded(size="8"), "whole numbers"),

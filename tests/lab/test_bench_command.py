@@ -64,7 +64,7 @@ def test_runtime_reports_every_method(dataset: Path) -> None:
     assert result.exit_code == 0, result.output
     timings = json.loads(result.stdout)["timings"]
     assert {timing["dimension"] for timing in timings} >= {0, 2}
-    assert all(timing["seconds"] >= 0 and timing["ratio"] >= 0 for timing in timings)
+    assert all(0 < timing["seconds"] < 60 and timing["ratio"] > 0 for timing in timings)
 
 
 def test_runtime_of_two_images(dataset: Path, monkeypatch: pytest.MonkeyPatch) -> None:

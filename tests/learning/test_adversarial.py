@@ -29,11 +29,11 @@ def trainer(preset: Preset = SMALL, loss: Any = structure_loss, seed: int = 0, *
     return ConcealerTrainer(SIZE, COLUMNS, loss, preset, seed, {**IDENTITY, **identity})
 
 
-def run(made: ConcealerTrainer, folder: Path, source: Any = None, strength: float = 1.0, report: Any = None) -> None:
+def run(trained: ConcealerTrainer, folder: Path, source: Any = None, strength: float = 1.0, report: Any = None) -> None:
     """Into `folder`: initial.safetensors, and a checkpoint named by lambda."""
     source = source or SomeSource()
     paths = folder / "initial.safetensors", folder / f"{strength:g}.safetensors"
-    made.run(source, strength, *paths, report or (lambda progress: None))
+    trained.run(source, strength, *paths, report or (lambda progress: None))
 
 
 def stop_at(stage: str, step: int, error: type[BaseException] = KeyboardInterrupt) -> Any:
@@ -44,8 +44,8 @@ def stop_at(stage: str, step: int, error: type[BaseException] = KeyboardInterrup
     return report
 
 
-def weights(made: ConcealerTrainer) -> dict[str, Any]:
-    both = {"ninja": made.ninja, "inverter": made.inverter}
+def weights(trained: ConcealerTrainer) -> dict[str, Any]:
+    both = {"ninja": trained.ninja, "inverter": trained.inverter}
     return {f"{part}.{name}": value.clone() for part, one in both.items() for name, value in one.state_dict().items()}
 
 
@@ -59,9 +59,9 @@ def folder(tmp_path: Path, name: str) -> Path:
 
 
 def test_the_three_stages_run_in_turn(tmp_path: Path) -> None:
-    source, seen, made = SomeSource(), list[Progress](), trainer()
-    before = weights(made)
-    run(made, tmp_path, source, report=seen.append)
+    source, seen, trained = SomeSource(), list[Progress](), trainer()
+    before = weights(trained)
+    run(trained, tmp_path, source, report=seen.append)
     stages = [("utility", done) for done in range(1, 5)]
     stages += [("reconstruction", done) for done in range(1, 4)] + [("joint", done) for done in range(1, 5)]
     assert [(one.stage, one.done) for one in seen] == stages
@@ -71,20 +71,20 @@ def test_the_three_stages_run_in_turn(tmp_path: Path) -> None:
     assert source.asked == asked + [(what, step) for step in range(4) for what in ("pairs", "pieces", "pieces")]
     assert all(one.reconstruction == 0 for one in seen[:4]) and all(one.utility == 0 for one in seen[4:7])
     assert all(one.utility > 0 and one.reconstruction > 0 for one in seen[7:])
-    assert made.done == {"utility": 4, "reconstruction": 3, "joint": 4} and len(made.history) == 4
-    assert all(not torch.equal(before[name], value) for name, value in weights(made).items())
-    assert not made.ninja.training
+    assert trained.done == {"utility": 4, "reconstruction": 3, "joint": 4} and len(trained.history) == 4
+    assert all(not torch.equal(before[name], value) for name, value in weights(trained).items())
+    assert not trained.ninja.training
 
 
 def test_each_stage_trains_its_networks_only(tmp_path: Path) -> None:
-    found: dict[str, dict[str, Any]] = {}
-    made = trainer()
-    found["start"] = weights(made)
-    run(made, tmp_path, report=lambda now: found.update({now.stage: weights(made)}))
+    states: dict[str, dict[str, Any]] = {}
+    trained = trainer()
+    states["start"] = weights(trained)
+    run(trained, tmp_path, report=lambda now: states.update({now.stage: weights(trained)}))
 
     def changed(before: str, after: str) -> set[str]:
         return {
-            name.split(".")[0] for name, value in found[after].items() if not torch.equal(value, found[before][name])
+            name.split(".")[0] for name, value in states[after].items() if not torch.equal(value, states[before][name])
         }
 
     assert changed("start", "utility") == {"ninja"}
@@ -156,33 +156,33 @@ def test_the_third_stage_may_be_planned_anew(tmp_path: Path) -> None:
 
 def test_lambda_decides_how_much_is_concealed(tmp_path: Path) -> None:
     plan = Preset(Stage(50, 1e-2, pairs=32), Stage(120, 2e-2, pieces=4), Stage(80, 1e-2, 32, 4), inverter=TINY)
-    source, found = SomeSource(), {}
+    source, outcome = SomeSource(), {}
     raw = source.false_rate(lambda values: values)
     for strength in (0.0, 1.0):
-        seen, made = list[Progress](), trainer(plan)
-        run(made, tmp_path, source, strength, seen.append)
-        found[strength] = source.false_rate(made.conceal), seen[-1].reconstruction
+        seen, trained = list[Progress](), trainer(plan)
+        run(trained, tmp_path, source, strength, seen.append)
+        outcome[strength] = source.false_rate(trained.conceal), seen[-1].reconstruction
     truth = torch.stack([torch.from_numpy(one.image) for one in source.photographs]).permute(0, 3, 1, 2) / 255
     floor = float(structure_loss(truth.mean().expand_as(truth), truth))
     # Utility: as good as raw descriptors, with lambda and without.
-    assert found[0.0][0] <= raw and found[1.0][0] <= raw
+    assert outcome[0.0][0] <= raw and outcome[1.0][0] <= raw
     # Privacy: without lambda the inverter trained along sees the pictures, with it no more than a grey one.
-    assert found[0.0][1] < 0.6 * floor and found[1.0][1] > 0.9 * floor
+    assert outcome[0.0][1] < 0.6 * floor and outcome[1.0][1] > 0.9 * floor
 
 
 def test_the_best_state_is_kept_where_asked_for(tmp_path: Path) -> None:
     class Scripted(SomeSource):
         def false_rate(self, conceal: Any) -> float:
-            rates.append(made)
-            kept.append({name: value.clone() for name, value in made.ninja.state_dict().items()})
+            rates.append(trained)
+            kept.append({name: value.clone() for name, value in trained.ninja.state_dict().items()})
             return [0.5, 0.2, 0.3, 0.4][len(rates) - 1]
 
     for selects, place in ((True, 1), (False, 3)):
         rates, kept = list[Any](), list[dict[str, Any]]()
-        made = trainer(replace(SMALL, selects=selects))
-        run(made, folder(tmp_path, str(selects)), Scripted())
-        assert same(dict(made.ninja.state_dict()), kept[place]) and not same(kept[1], kept[3])
-        assert made.history == [[1, 0.5], [2, 0.2], [3, 0.3], [4, 0.4]]
+        trained = trainer(replace(SMALL, selects=selects))
+        run(trained, folder(tmp_path, str(selects)), Scripted())
+        assert same(dict(trained.ninja.state_dict()), kept[place]) and not same(kept[1], kept[3])
+        assert trained.history == [[1, 0.5], [2, 0.2], [3, 0.3], [4, 0.4]]
 
 
 @pytest.mark.parametrize(
@@ -207,18 +207,18 @@ def test_a_loss_that_is_no_number_stops_and_keeps_the_last_good_state(
             return first, second
 
     def loss(painted: Any, truth: Any) -> Any:
-        found = structure_loss(painted, truth)
+        error = structure_loss(painted, truth)
         if not active[0]:
-            return found
+            return error
         # Finite, but its gradient is not: the root of nothing.
-        return found * math.inf if poison == "loss" else found + (painted * 0).sum().abs().sqrt()
+        return error * math.inf if poison == "loss" else error + (painted * 0).sum().abs().sqrt()
 
     def report(now: Progress) -> None:
         active[0] = (now.stage, now.done) == (stage, 2)
 
-    made = trainer(loss=loss)
+    trained = trainer(loss=loss)
     with pytest.raises(FeatveilError, match=f"no number after 2 steps of stage {stage}: {kept}.*smaller rate"):
-        run(made, tmp_path, Poisoned() if poison == "source" else SomeSource(), report=report)
+        run(trained, tmp_path, Poisoned() if poison == "source" else SomeSource(), report=report)
     path = tmp_path / ("1.safetensors" if stage == "joint" else "initial.safetensors")
     tensors, state = load_checkpoint(path)
     assert state["done"][stage] == 2 and all(value.isfinite().all() for value in tensors.values())
@@ -315,31 +315,31 @@ def test_it_saves_on_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"kind": "rootsift"}, "made with kind sift, not rootsift"),
         ({"patches": ["drawn", 10]}, "made with patches"),
         ({"loss_weights": "1234"}, "made with loss_weights None, not 1234"),
     ],
 )
-def test_checkpoints_of_another_training_are_refused(tmp_path: Path, change: dict[str, Any], told: str) -> None:
+def test_checkpoints_of_another_training_are_refused(tmp_path: Path, change: dict[str, Any], message: str) -> None:
     run(trainer(), tmp_path)
     for strength in (1.0, 3.0):  # whose checkpoint is there, and whose only the first stages are
         before = {path: path.read_bytes() for path in tmp_path.iterdir()}
-        with pytest.raises(InputError, match=told):
+        with pytest.raises(InputError, match=message):
             run(trainer(**change), tmp_path, strength=strength)
         assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 def test_checkpoints_of_other_settings_are_refused(tmp_path: Path) -> None:
     run(trainer(), tmp_path)
-    for preset, told in (
+    for preset, message in (
         (replace(SMALL, joint=Stage(9, 3e-3, 12, 1)), r"preset\.joint\.steps 4, not 9"),
         (replace(SMALL, utility=Stage(4, 1e-3, 12)), r"preset\.utility\.rate 0\.01, not 0\.001"),
         (replace(SMALL, inverter="small"), r"preset\.inverter tiny, not None"),
         (replace(SMALL, selects=True), r"preset\.selects False, not True"),
     ):
-        with pytest.raises(InputError, match=told):
+        with pytest.raises(InputError, match=message):
             run(trainer(preset), tmp_path)
     with pytest.raises(InputError, match="made with seed 0, not 1"):
         run(trainer(seed=1), tmp_path, strength=7.0)
@@ -406,9 +406,9 @@ def test_a_damaged_checkpoint_is_refused_and_kept(tmp_path: Path, how: str) -> N
 
 
 def test_the_checkpoint_has_the_layout_of_those_that_are_stored(tmp_path: Path) -> None:
-    run(made := trainer(), tmp_path)
+    run(trained := trainer(), tmp_path)
     tensors, state = load_checkpoint(tmp_path / "1.safetensors")
-    parts = {"ninja": made.ninja, "inverter": made.inverter}
+    parts = {"ninja": trained.ninja, "inverter": trained.inverter}
     expected = {f"{part}.{name}" for part, network in parts.items() for name in network.state_dict()}
     expected |= {
         f"{part}-moments.{place}.{key}"
@@ -425,13 +425,13 @@ def test_the_checkpoint_has_the_layout_of_those_that_are_stored(tmp_path: Path) 
     del state["seconds"]
     save_checkpoint(tmp_path / "1.safetensors", tensors, state)
     run(again := trainer(), tmp_path)
-    assert same(weights(again), weights(made)) and again.seconds["joint"] == 0
+    assert same(weights(again), weights(trained)) and again.seconds["joint"] == 0
     assert PRESETS["cpu"].stated().keys() == {"utility", "reconstruction", "joint", "selects"}
     assert PRESETS["paper"].stated()["inverter"] == "paper"
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         ({"utility": Stage(0, 1e-3, 12)}, "at least one step"),
         ({"joint": Stage(3, 1.0, 12, 1)}, "rate between 0 and 1"),
@@ -440,8 +440,8 @@ def test_the_checkpoint_has_the_layout_of_those_that_are_stored(tmp_path: Path) 
         ({"joint": Stage(3, 1e-3, 12)}, "at least one piece"),
     ],
 )
-def test_presets_that_cannot_be_used_are_refused(given: dict[str, Any], told: str) -> None:
-    with pytest.raises(InputError, match=told):
+def test_presets_that_cannot_be_used_are_refused(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
         replace(SMALL, **given)
 
 

@@ -20,8 +20,8 @@ def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
     state = {"step": 4, "history": [[0.5, 2, 0.25]], "identity": {"encoding": {"kind": "sift"}}}
     for _ in range(2):  # replacing the first
         save_checkpoint(path, tensors, state)
-    loaded, found = load_checkpoint(path)
-    assert found == state
+    loaded, stored = load_checkpoint(path)
+    assert stored == state
     assert loaded.keys() == tensors.keys() and all(torch.equal(loaded[name], tensors[name]) for name in tensors)
     assert [file.name for file in tmp_path.iterdir()] == ["a.safetensors"]
 
@@ -61,7 +61,7 @@ def test_a_state_that_is_none_is_refused(tmp_path: Path, state: str | None) -> N
 
 
 @pytest.mark.parametrize(
-    ("stored", "told"),
+    ("stored", "message"),
     [
         ({"size": "paper", "encoding": {"kind": "sift", "count": 1}}, "made with size paper, not small"),
         ({"size": "small", "encoding": {"kind": "sift", "count": 2}}, r"made with encoding\.count 2, not 1"),
@@ -72,9 +72,9 @@ def test_a_state_that_is_none_is_refused(tmp_path: Path, state: str | None) -> N
         (None, "made with size None, not small"),
     ],
 )
-def test_the_setting_that_differs_is_named(stored: Any, told: str) -> None:
+def test_the_setting_that_differs_is_named(stored: Any, message: str) -> None:
     now = {"size": "small", "encoding": {"kind": "sift", "count": 1}}
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(InputError, match=message):
         check_same(Path("a"), stored, now)
     check_same(Path("a"), now, now)
     with pytest.raises(InputError, match="made with later_setting 5, not None"):

@@ -56,9 +56,9 @@ def test_equal_subspaces_give_equal_rows() -> None:
 
 def test_the_canonical_parameters_are_the_subspace_and_by_the_definition() -> None:
     offset, basis = subspaces(4)
-    made = canonical(flats(offset, basis)).astype(np.float64)
+    stack = canonical(flats(offset, basis)).astype(np.float64)
     for place in range(4):
-        nearest, axes = made[place, 0], made[place, 1:]
+        nearest, axes = stack[place, 0], stack[place, 1:]
         assert np.allclose(axes @ axes.T, np.eye(M), atol=1e-5)
         assert np.allclose(axes.T @ axes, basis[place].T @ basis[place], atol=1e-5)
         assert np.allclose(axes @ nearest, 0, atol=1e-5)
@@ -95,14 +95,14 @@ def test_word_sets_are_the_words_of_their_codebook() -> None:
 def test_geometry_is_what_was_asked_for(geometry: Geometry) -> None:
     seen, points = keypoints(5), Points(words(5))
     encoding = Encoding("sift", D, geometry=geometry)
-    told = encoding.rows(points, seen)[:, D:]
+    read = encoding.rows(points, seen)[:, D:]
     inside = np.mod(seen.xy, STRIDES[0]) / STRIDES[0] - 0.5
-    assert np.allclose(told[:, :2], inside, atol=1e-6)
+    assert np.allclose(read[:, :2], inside, atol=1e-6)
     assert seen.scale is not None and seen.orientation is not None and seen.response is not None
     angle = np.deg2rad(seen.orientation)
     columns = [np.ones(5), np.cos(angle), np.sin(angle), np.log2(seen.scale) - 1, 20 * seen.response]
     expected = np.zeros((5, 5)) if geometry == "positions" else np.column_stack(columns)
-    assert np.allclose(told[:, 2:], expected, atol=1e-5)
+    assert np.allclose(read[:, 2:], expected, atol=1e-5)
     assert encoding.reads_all(seen) == (geometry != "positions")
 
 
@@ -127,13 +127,13 @@ def test_absurd_geometry_of_a_file_stays_finite() -> None:
     huge = np.full(2, np.finfo(np.float32).max)
     seen = Keypoints(np.stack([huge, -huge]), huge, huge, -huge)
     assert np.isfinite(Encoding("sift", D, geometry="full").rows(Points(words(2)), seen)).all()
-    found = cells(seen, 64, 64, True)
-    assert (found >= 0).all()
+    places = cells(seen, 64, 64, True)
+    assert (places >= 0).all()
 
 
 def slow_cells(x: float, y: float, sigma: float, width: int, height: int) -> list[int]:
     """By the definition, one keypoint at a time: the finest level, and the one whose cells are as its size."""
-    found = []
+    places = []
     for place, stride in enumerate(STRIDES):
         across, down = width // stride, height // stride
         column = min(max(math.floor(x / stride), 0), across - 1)
@@ -141,8 +141,8 @@ def slow_cells(x: float, y: float, sigma: float, width: int, height: int) -> lis
         coarsest = place == len(STRIDES) - 1
         lowest = 2.0 ** (place - 1)
         there = place == 0 or (lowest <= sigma and (coarsest or sigma < 2 * lowest))
-        found.append(row * across + column if there else across * down)
-    return found
+        places.append(row * across + column if there else across * down)
+    return places
 
 
 def test_cells_of_every_level_edge_and_beyond() -> None:
@@ -151,14 +151,14 @@ def test_cells_of_every_level_edge_and_beyond() -> None:
     sizes = [0.01, 0.5, 0.999, 1.0, 1.999, 2.0, 3.9, 4.0, 7.9, 8.0, 15.0, 16.0, 500.0]
     table = [(x, y, sigma) for x in places for y in places for sigma in sizes]
     xy, sigma = np.array([row[:2] for row in table], np.float32), np.array([row[2] for row in table], np.float32)
-    found = cells(Keypoints(xy, sigma), width, height, True)
-    assert found.tolist() == [
+    placed = cells(Keypoints(xy, sigma), width, height, True)
+    assert placed.tolist() == [
         slow_cells(float(x), float(y), float(s), width, height) for (x, y), s in zip(xy, sigma, strict=True)
     ]
     counts = [(width // stride) * (height // stride) for stride in STRIDES]
-    assert (found >= 0).all() and (found <= counts).all()
-    assert (found[:, 0] < counts[0]).all()
-    assert all((found[:, level] < counts[level]).any() for level in range(len(STRIDES)))
+    assert (placed >= 0).all() and (placed <= counts).all()
+    assert (placed[:, 0] < counts[0]).all()
+    assert all((placed[:, level] < counts[level]).any() for level in range(len(STRIDES)))
 
 
 def test_where_the_scale_is_not_known_all_have_one() -> None:
@@ -188,15 +188,15 @@ def test_encodings_of_descriptors() -> None:
 
 
 @pytest.mark.parametrize(
-    ("other", "told"),
+    ("other", "message"),
     [
         (Encoding("rootsift", D), "trained on kind sift, the features have rootsift"),
         (Encoding("sift", 64), "trained on size 16, the features have 64"),
         (Encoding("sift", D, "subspaces", 2), "trained on representation points, the features have subspaces"),
     ],
 )
-def test_features_of_another_encoding_are_refused(other: Encoding, told: str) -> None:
-    with pytest.raises(InputError, match=told):
+def test_features_of_another_encoding_are_refused(other: Encoding, message: str) -> None:
+    with pytest.raises(InputError, match=message):
         Encoding("sift", D).check(other)
     Encoding("sift", D).check(Encoding("sift", D, geometry="full"))  # of which rows speak
 
@@ -244,8 +244,8 @@ def test_impossible_encodings_are_refused(given: dict[str, Any]) -> None:
 
 
 def test_an_encoding_goes_through_json() -> None:
-    made = Encoding("sift", D, "words", 2, "either", DIGEST)
-    assert Encoding(**made.to_json()) == made
+    encoding = Encoding("sift", D, "words", 2, "either", DIGEST)
+    assert Encoding(**encoding.to_json()) == encoding
 
 
 def test_encodings_need_no_torch() -> None:

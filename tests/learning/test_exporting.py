@@ -94,8 +94,8 @@ def test_weights_are_stored_in_half_unless_that_would_lose_them(exported: Export
     with torch.no_grad():
         network.painter.weight[0, 0, 0, 0] = 1e6
     large = [onnx.numpy_helper.to_array(tensor) for tensor in make_graph(network, ENCODING.columns).graph.initializer]
-    found = [values for values in large if values.shape == tuple(network.painter.weight.shape)]
-    assert [values.dtype for values in found] == [np.float32] and found[0].max() == 1e6
+    painters = [values for values in large if values.shape == tuple(network.painter.weight.shape)]
+    assert [values.dtype for values in painters] == [np.float32] and painters[0].max() == 1e6
 
 
 def test_the_small_network_is_exported_and_half_as_large(tmp_path: Path) -> None:

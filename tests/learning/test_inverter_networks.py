@@ -28,8 +28,8 @@ ARCHITECTURES = ["unet", "uresnet"]
 def painted(network: Inverter, *samples: Sample) -> Tensor:
     rows, cells, frame, _ = collate(samples, CPU)
     with torch.no_grad():
-        made: Tensor = network(rows, cells, frame)
-    return made
+        pictures: Tensor = network(rows, cells, frame)
+    return pictures
 
 
 def slow(network: Inverter, sample: Sample) -> Tensor:
@@ -55,23 +55,23 @@ def slow(network: Inverter, sample: Sample) -> Tensor:
             picture = network.decoders[level](wide + levels[level])
         # Pixel-shuffle by hand: channel 4 c + 2 i + j is the colour c of pixel (i, j) of each cell.
         colours = network.painter(picture)
-        made: Tensor = torch.zeros(1, 3, height, width)
+        canvas: Tensor = torch.zeros(1, 3, height, width)
         for colour in range(3):
             for i in range(2):
                 for j in range(2):
-                    made[:, colour, i::2, j::2] = colours[:, 4 * colour + 2 * i + j]
-        return made + 0.5
+                    canvas[:, colour, i::2, j::2] = colours[:, 4 * colour + 2 * i + j]
+        return canvas + 0.5
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize(("width", "height"), [(32, 32), (96, 32), (64, 160)])
 def test_scattering_is_the_dense_map(architecture: str, width: int, height: int) -> None:
     network, sample = tiny_inverter(architecture=architecture), some_sample(1, width, height)
-    made = painted(network, sample)
-    assert made.shape == (1, 3, height, width)
-    assert torch.allclose(made, slow(network, sample), atol=1e-5)
+    picture = painted(network, sample)
+    assert picture.shape == (1, 3, height, width)
+    assert torch.allclose(picture, slow(network, sample), atol=1e-5)
     moved = Sample(sample.rows, np.roll(sample.cells, 1, axis=0), sample.image)
-    assert not torch.allclose(made, painted(network, moved), atol=1e-3)
+    assert not torch.allclose(picture, painted(network, moved), atol=1e-3)
 
 
 def test_features_in_one_cell_add_up_and_their_order_does_not_matter() -> None:
@@ -132,9 +132,9 @@ def alike(count: int = 300) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]
 
 
 def test_rows_get_mean_0_and_spread_1_and_constant_columns_stay() -> None:
-    made = Standard.of(alike()).apply(alike())
-    assert np.abs(made[:, :-1].mean(axis=0)).max() < 1e-3 and np.abs(made[:, :-1].std(axis=0) - 1).max() < 1e-3
-    assert (made[:, -1] == 0.25).all()
+    rows = Standard.of(alike()).apply(alike())
+    assert np.abs(rows[:, :-1].mean(axis=0)).max() < 1e-3 and np.abs(rows[:, :-1].std(axis=0) - 1).max() < 1e-3
+    assert (rows[:, -1] == 0.25).all()
 
 
 def test_a_folded_network_makes_the_same_of_rows_as_they_are() -> None:
@@ -143,8 +143,8 @@ def test_a_folded_network_makes_the_same_of_rows_as_they_are() -> None:
     wanted = first(torch.from_numpy(standard.apply(alike()))).detach().numpy()
     folded = standard.folded(network)
     assert folded is not network
-    made = folded.reader[0](torch.from_numpy(alike())).detach().numpy()
-    assert np.abs(made - wanted).max() < 0.02  # of values up to 3; rows alone lose that many digits
+    read = folded.reader[0](torch.from_numpy(alike())).detach().numpy()
+    assert np.abs(read - wanted).max() < 0.02  # of values up to 3; rows alone lose that many digits
     standard.unfold(folded)
     assert torch.allclose(folded.reader[0].weight, first.weight, rtol=1e-4)
     assert torch.allclose(folded.reader[0].bias, first.bias, atol=1e-3)

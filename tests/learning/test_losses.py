@@ -19,21 +19,21 @@ torch.set_num_threads(1)
 
 
 def pictures(count: int = 1, height: int = 24, width: int = 32, seed: int = 0) -> Tensor:
-    made: Tensor = torch.rand(
+    values: Tensor = torch.rand(
         count, 3, height, width, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
     )
-    return made
+    return values
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.05, 1.0])
 def test_ssim_is_the_formula_and_that_of_the_metrics(noise: float) -> None:
     truth = luma(pictures(height=14, width=17))
     guess = (1 - noise) * truth + noise * luma(pictures(height=14, width=17, seed=1))
-    found = float(ssim(guess, truth))
+    similarity = float(ssim(guess, truth))
     first, second = guess[0, 0].numpy(), truth[0, 0].numpy()
-    assert found == pytest.approx(slow_ssim(first, second), abs=1e-9)
-    assert found == pytest.approx(structural_similarity(first, second), abs=1e-9)
-    assert (found > 0.999) == (noise == 0)
+    assert similarity == pytest.approx(slow_ssim(first, second), abs=1e-9)
+    assert similarity == pytest.approx(structural_similarity(first, second), abs=1e-9)
+    assert (similarity > 0.999) == (noise == 0)
 
 
 def test_ssim_of_a_batch_is_the_mean_of_its_pictures() -> None:
@@ -43,9 +43,9 @@ def test_ssim_of_a_batch_is_the_mean_of_its_pictures() -> None:
 
 
 def test_luma_is_a_weighted_sum_of_colours() -> None:
-    made = pictures()
-    red, green, blue = made[0].numpy()
-    assert np.allclose(luma(made)[0, 0].numpy(), 0.299 * red + 0.587 * green + 0.114 * blue)
+    coloured = pictures()
+    red, green, blue = coloured[0].numpy()
+    assert np.allclose(luma(coloured)[0, 0].numpy(), 0.299 * red + 0.587 * green + 0.114 * blue)
 
 
 def test_gradient_error_by_hand() -> None:

@@ -16,8 +16,8 @@ MARGIN, NEIGHBOURS, TINY = 1.0, 8, 1e-8  # of SOSNet, and what keeps roots off z
 
 
 def unit_rows(n: int, d: int, seed: int = 0) -> Float32:
-    made = np.random.default_rng(seed).standard_normal((n, d))
-    return np.asarray(made / np.linalg.norm(made, axis=1, keepdims=True), np.float32)
+    rows = np.random.default_rng(seed).standard_normal((n, d))
+    return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True), np.float32)
 
 
 def noisy_pairs(n: int, d: int, noise: float, seed: int = 0) -> tuple[Float32, Float32]:
@@ -51,9 +51,9 @@ def slow_loss(anchors: Float32, positives: Float32) -> float:
 @pytest.mark.parametrize("size", [1, 8, 128])
 def test_it_gives_descriptors_of_the_same_size_and_norm_one(size: int) -> None:
     torch.manual_seed(0)
-    made = NinjaNet(size)(torch.from_numpy(unit_rows(20, size)))
-    assert made.shape == (20, size)
-    assert torch.allclose(made.norm(dim=1), torch.ones(20), atol=1e-5)
+    concealed = NinjaNet(size)(torch.from_numpy(unit_rows(20, size)))
+    assert concealed.shape == (20, size)
+    assert torch.allclose(concealed.norm(dim=1), torch.ones(20), atol=1e-5)
 
 
 def test_dropout_is_of_training_only() -> None:
@@ -76,8 +76,8 @@ def test_the_weights_are_those_of_the_network_that_a_device_runs() -> None:
     weights = network.weights()
     assert [array.shape for array in weights] == [(256, 32), (256,), (32, 256), (32,)]
     assert all(array.dtype == np.float32 for array in weights)
-    made = ConcealingNetwork(*weights, "sift", 1.0).apply(values)
-    assert np.abs(made - expected).max() < 1e-5
+    concealed = ConcealingNetwork(*weights, "sift", 1.0).apply(values)
+    assert np.abs(concealed - expected).max() < 1e-5
     # A device normalises what it is given; in training it is of norm 1 already.
     assert np.abs(ConcealingNetwork(*weights, "sift", 1.0).apply(7 * values) - expected).max() < 1e-5
 
@@ -93,8 +93,8 @@ def test_weights_do_not_change_when_training_goes_on() -> None:
 @pytest.mark.parametrize(("n", "noise"), [(2, 0.1), (5, 0.3), (9, 0.0), (30, 0.2), (40, 1.0)])
 def test_the_loss_is_that_of_plain_loops(n: int, noise: float) -> None:
     anchors, positives = noisy_pairs(n, 6, noise, seed=n)
-    found = float(utility_loss(torch.from_numpy(anchors), torch.from_numpy(positives)))
-    assert found == pytest.approx(slow_loss(anchors, positives), rel=2e-3, abs=2e-3)
+    loss = float(utility_loss(torch.from_numpy(anchors), torch.from_numpy(positives)))
+    assert loss == pytest.approx(slow_loss(anchors, positives), rel=2e-3, abs=2e-3)
 
 
 def test_the_loss_falls_as_pairs_match_and_others_do_not() -> None:

@@ -59,13 +59,13 @@ def by_hand(patch: Patches, state: dict[str, Any]) -> Float64:
     first = convolved("features.0")
     planes = list(first.reshape(32, 13, 2, 13, 2).max(axis=(2, 4)))
     planes = list(convolved("features.3"))
-    made = convolved("classifier.1").reshape(-1)
-    return np.asarray(made / np.linalg.norm(made))
+    described = convolved("classifier.1").reshape(-1)
+    return np.asarray(described / np.linalg.norm(described))
 
 
 def test_the_same_numbers_as_by_hand(state: dict[str, Any], weights: Path, patches: Patches) -> None:
-    found = load_patch_network("hardtfeat", weights).describe(patches[:2])
-    for row, patch in zip(found, patches, strict=False):
+    described = load_patch_network("hardtfeat", weights).describe(patches[:2])
+    for row, patch in zip(described, patches, strict=False):
         assert np.abs(row - by_hand(patch, state)).max() < 1e-5
 
 
@@ -126,11 +126,11 @@ def test_networks_of_kornia(name: str, weights: Path, patches: Patches, tmp_path
     torch.manual_seed(1)
     module = {"hardnet": feature.HardNet, "sosnet": feature.SOSNet}[name](pretrained=False).eval()
     torch.save({"state_dict": module.state_dict()}, tmp_path / "k.pth")
-    found = make_describer(name, tmp_path / "k.pth").describe(patches[:3]).values
+    described = make_describer(name, tmp_path / "k.pth").describe(patches[:3]).values
     small = patches[:3].reshape(3, 1, 32, 2, 32, 2).mean(axis=(3, 5), dtype=np.float64)
     with torch.inference_mode():
         expected = module(torch.from_numpy(small.astype(np.float32))).numpy()
-    assert np.abs(found - expected).max() < 1e-4
+    assert np.abs(described - expected).max() < 1e-4
     with pytest.raises(InputError, match=f"no weights of {name}"):
         load_patch_network(name, weights)
     with pytest.raises(InputError, match="no weights of hardtfeat"):

@@ -42,24 +42,24 @@ def norm(name: str, width: int) -> Weights:
 def lite0() -> Weights:
     """Random weights named as the published ones are."""
     torch.manual_seed(0)
-    made = {"_conv_stem.weight": torch.randn(32, 3, 3, 3) / 5, **norm("_bn0", 32)}
+    weights = {"_conv_stem.weight": torch.randn(32, 3, 3, 3) / 5, **norm("_bn0", 32)}
     before, place = 32, 0
     for expansion, kernel, _, width, count in LITE0:
         for _ in range(count):
             inner, name = before * expansion, f"_blocks.{place}"
             if expansion > 1:
-                made[f"{name}._expand_conv.weight"] = torch.randn(inner, before, 1, 1) / before**0.5
-                made |= norm(f"{name}._bn0", inner)
-            made[f"{name}._depthwise_conv.weight"] = torch.randn(inner, 1, kernel, kernel) / kernel
-            made[f"{name}._project_conv.weight"] = torch.randn(width, inner, 1, 1) / inner**0.5
-            made |= norm(f"{name}._bn1", inner) | norm(f"{name}._bn2", width)
+                weights[f"{name}._expand_conv.weight"] = torch.randn(inner, before, 1, 1) / before**0.5
+                weights |= norm(f"{name}._bn0", inner)
+            weights[f"{name}._depthwise_conv.weight"] = torch.randn(inner, 1, kernel, kernel) / kernel
+            weights[f"{name}._project_conv.weight"] = torch.randn(width, inner, 1, 1) / inner**0.5
+            weights |= norm(f"{name}._bn1", inner) | norm(f"{name}._bn2", width)
             before, place = width, place + 1
-    return made
+    return weights
 
 
 def pictures(seed: int = 0, side: int = 32) -> Tensor:
-    made: Tensor = torch.rand(2, 3, side, side, generator=torch.Generator().manual_seed(seed))
-    return made
+    values: Tensor = torch.rand(2, 3, side, side, generator=torch.Generator().manual_seed(seed))
+    return values
 
 
 def written(weights: Weights, path: Path, wrapped: bool = False) -> Path:
@@ -167,9 +167,9 @@ def test_the_loss_is_zero_for_the_truth_and_leads_to_it(tmp_path: Path, make: Ca
     loss, truth = make_loss("perceptual", written(make(), tmp_path / "net.pth")), pictures()
     assert float(loss(truth, truth)) == 0
     guess = pictures(1).requires_grad_()
-    found = loss(guess, truth)
-    found.backward()  # type: ignore[no-untyped-call]
-    assert float(found.detach()) > float((guess - truth).detach().abs().mean()) > 0
+    error = loss(guess, truth)
+    error.backward()  # type: ignore[no-untyped-call]
+    assert float(error.detach()) > float((guess - truth).detach().abs().mean()) > 0
     assert guess.grad is not None and guess.grad.isfinite().all() and guess.grad.abs().max() > 0
 
 
@@ -177,10 +177,10 @@ def test_the_error_is_the_sum_over_layers_of_mean_squares_and_the_network_stays(
     features = load_features(written(vgg16(), tmp_path / "net.pth"))
     before = {name: value.clone() for name, value in features.state_dict().items()}
     guess, truth = pictures(1).requires_grad_(), pictures()
-    found = perceptual_error(features, guess, truth)
-    found.backward()  # type: ignore[no-untyped-call]
+    error = perceptual_error(features, guess, truth)
+    error.backward()  # type: ignore[no-untyped-call]
     pairs = zip(features(guess.detach()), features(truth), strict=True)
-    assert float(found.detach()) == pytest.approx(
+    assert float(error.detach()) == pytest.approx(
         sum(float((one - other).square().mean()) for one, other in pairs), rel=1e-5
     )
     assert all(not value.requires_grad for value in features.parameters())
@@ -217,7 +217,7 @@ def without(weights: Weights, name: str) -> Weights:
 
 
 @pytest.mark.parametrize(
-    ("weights", "told"),
+    ("weights", "message"),
     [
         (without(vgg16(), "features.14.bias"), "another network"),
         (vgg16() | {"features.5.weight": torch.zeros(128, 64, 5, 5)}, "another network"),
@@ -227,8 +227,8 @@ def without(weights: Weights, name: str) -> Weights:
         (vgg16() | {"features.0.bias": torch.full((64,), torch.nan)}, "no numbers"),
     ],
 )
-def test_weights_of_another_network_are_refused(tmp_path: Path, weights: Weights, told: str) -> None:
-    with pytest.raises(FormatError, match=told):
+def test_weights_of_another_network_are_refused(tmp_path: Path, weights: Weights, message: str) -> None:
+    with pytest.raises(FormatError, match=message):
         load_features(written(weights, tmp_path / "net.pth"))
 
 

@@ -63,16 +63,16 @@ def same(first: dict[str, Any], second: dict[str, Any]) -> bool:
 def test_it_learns(tmp_path: Path, architecture: str) -> None:
     samples, seen = SomeSamples(), list[Progress]()
     settings = Settings(steps=100, batch=2, rate=1e-2, patience=99)
-    made = trainer(tmp_path / "a.safetensors", settings, architecture=architecture)
-    before = validation_ssim(made.network, samples.validation[0], CPU)
-    made.run(samples, seen.append)
+    trained = trainer(tmp_path / "a.safetensors", settings, architecture=architecture)
+    before = validation_ssim(trained.network, samples.validation[0], CPU)
+    trained.run(samples, seen.append)
     assert np.mean([p.loss for p in seen[-10:]]) < 0.7 * seen[0].loss
-    after = validation_ssim(made.network, samples.validation[0], CPU)
+    after = validation_ssim(trained.network, samples.validation[0], CPU)
     assert after > before + 0.15
-    assert after == pytest.approx(made.best_score, abs=1e-3) and made.best_score == max(p.best for p in seen)
+    assert after == pytest.approx(trained.best_score, abs=1e-3) and trained.best_score == max(p.best for p in seen)
     assert [p.step for p in seen] == list(range(1, 101)) == [step + 1 for step in samples.seen]
     assert seen[-1].spent == 1 and all(a.spent < b.spent for a, b in pairwise(seen))
-    assert len(made.history) == 20
+    assert len(trained.history) == 20
 
 
 @pytest.mark.parametrize("stops", [(1,), (2, 3, 5), (4,)])
@@ -129,10 +129,10 @@ def test_the_time_spent_is_a_budget_too_and_survives_a_stop(tmp_path: Path, monk
     with pytest.raises(KeyboardInterrupt):
         trainer(path, settings).run(SomeSamples(), stop_at(4))
     assert load_checkpoint(path)[1]["seconds"] == 12
-    made = trainer(path, settings)
-    made.run(SomeSamples())
-    assert made.step == 10 and made.seconds == 30
-    assert [entry[:2] for entry in made.history] == [[15, 5], [30, 10]]
+    trained = trainer(path, settings)
+    trained.run(SomeSamples())
+    assert trained.step == 10 and trained.seconds == 30
+    assert [entry[:2] for entry in trained.history] == [[15, 5], [30, 10]]
 
 
 def test_it_saves_on_the_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,11 +190,11 @@ def test_a_loss_that_is_no_number_stops_and_keeps_the_last_good_state(tmp_path: 
 
     def loss(painted: Any, truth: Any) -> Any:
         calls[0] += 1
-        found = structure_loss(painted, truth)
+        error = structure_loss(painted, truth)
         if poison == "loss" and calls[0] == 5:
-            return found * math.inf
+            return error * math.inf
         # Finite, but its gradient is not: the root of nothing.
-        return found + (painted * 0).sum().abs().sqrt() if poison == "gradient" and calls[0] == 5 else found
+        return error + (painted * 0).sum().abs().sqrt() if poison == "gradient" and calls[0] == 5 else error
 
     with pytest.raises(FeatveilError, match=r"no number after 4 steps: the last good state is in .*a\.safetensors"):
         trainer(path, replace(SETTINGS, steps=9), loss).run(samples)
@@ -223,14 +223,14 @@ def test_it_stops_early_and_keeps_the_best(tmp_path: Path, monkeypatch: pytest.M
     scores = iter([0.1, 0.4, 0.3, 0.39, 0.2, 0.1])
     monkeypatch.setattr(training, "validation_ssim", lambda network, sample, device: next(scores))
     path, kept = tmp_path / "a.safetensors", {}
-    made = trainer(path, Settings(steps=40, batch=1, evaluations=40, patience=3))
+    trained = trainer(path, Settings(steps=40, batch=1, evaluations=40, patience=3))
 
     def report(progress: Progress) -> None:
-        kept[progress.step] = {name: value.clone() for name, value in made.average.items()}
+        kept[progress.step] = {name: value.clone() for name, value in trained.average.items()}
 
-    made.run(SomeSamples(), report)
-    assert (made.step, made.best_score, made.since_best) == (5, 0.4, 3)
-    assert same(weights(made), kept[2]) and not same(kept[2], kept[5])
+    trained.run(SomeSamples(), report)
+    assert (trained.step, trained.best_score, trained.since_best) == (5, 0.4, 3)
+    assert same(weights(trained), kept[2]) and not same(kept[2], kept[5])
     samples = SomeSamples()
     trainer(path, Settings(steps=40, batch=1, evaluations=40, patience=3)).run(samples)
     assert samples.seen == []
@@ -239,7 +239,7 @@ def test_it_stops_early_and_keeps_the_best(tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize(
-    ("settings", "identity", "told"),
+    ("settings", "identity", "message"),
     [
         (SETTINGS, {"architecture": "uresnet"}, "made with architecture unet, not uresnet"),
         (SETTINGS, {"encoding": replace(ENCODING, kind="rootsift").to_json()}, r"encoding\.kind sift, not rootsift"),
@@ -250,12 +250,12 @@ def test_it_stops_early_and_keeps_the_best(tmp_path: Path, monkeypatch: pytest.M
     ],
 )
 def test_a_checkpoint_of_another_training_is_refused(
-    tmp_path: Path, settings: Settings, identity: dict[str, Any], told: str
+    tmp_path: Path, settings: Settings, identity: dict[str, Any], message: str
 ) -> None:
     path = tmp_path / "a.safetensors"
     trainer(path).run(SomeSamples())
     before = path.read_bytes()
-    with pytest.raises(InputError, match=f"{told}.*: go on with that, or name another file"):
+    with pytest.raises(InputError, match=f"{message}.*: go on with that, or name another file"):
         trainer(path, settings, **identity).run(SomeSamples())
     assert path.read_bytes() == before
 
@@ -331,17 +331,17 @@ def test_a_damaged_checkpoint_is_refused_and_kept(tmp_path: Path, how: str) -> N
 
 def test_another_training_begins_where_this_one_ended(tmp_path: Path) -> None:
     path = tmp_path / "a.safetensors"
-    made = trainer(path, Settings(steps=30, batch=3, rate=1e-2))
-    made.run(SomeSamples())
+    trained = trainer(path, Settings(steps=30, batch=3, rate=1e-2))
+    trained.run(SomeSamples())
     whole = tiny_inverter(seed=5)
     assert start_from(whole, path) == []
-    assert same(whole.state_dict(), weights(made))
+    assert same(whole.state_dict(), weights(trained))
     wider = tiny_inverter(ENCODING.columns + 9, seed=5)
     assert start_from(wider, path) == ["reader.0.weight"]
     fresh = tiny_inverter(ENCODING.columns + 9, seed=5).state_dict()
     assert torch.equal(wider.state_dict()["reader.0.weight"], fresh["reader.0.weight"])
     rest = [name for name in fresh if name != "reader.0.weight"]
-    assert all(torch.equal(wider.state_dict()[name], made.network.state_dict()[name]) for name in rest)
+    assert all(torch.equal(wider.state_dict()[name], trained.network.state_dict()[name]) for name in rest)
 
 
 def test_nothing_is_taken_over_from_another_architecture(tmp_path: Path) -> None:

@@ -18,8 +18,8 @@ from featveil.extractors import extract
 from featveil.geometry.absolute_pose import PoseSearch
 from featveil.geometry.sfm import triangulate
 from featveil.metrics import align_poses, pose_errors
-from featveil.pipelines.localize import LocalizeOptions, Localizer
-from featveil.pipelines.map import DATABASE, BuiltMap, MapOptions, build
+from featveil.pipelines.localizer import LocalizeOptions, Localizer
+from featveil.pipelines.map_building import DATABASE, BuiltMap, MapOptions, build_map
 from rooms import STEADY
 
 DEFENSES: dict[str, Defense | None] = {
@@ -60,7 +60,9 @@ def chain(tmp_path_factory: pytest.TempPathFactory) -> Chain:
             sent = {name: privatize(raw[name], defense, rng=seed) for name, seed in zip(raw, seeds, strict=True)}
         made.sent[scheme] = sent
         options, cameras = MapOptions(mapping=STEADY), {name: scene.cameras[name] for name in made.others}
-        made.maps[scheme] = build(made.others, sent.__getitem__, made.folder / scheme, cameras=cameras, options=options)
+        made.maps[scheme] = build_map(
+            made.others, sent.__getitem__, made.folder / scheme, cameras=cameras, options=options
+        )
     return made
 
 

@@ -24,8 +24,10 @@ from featveil.audit.request import (
     Request,
     Settings,
     Source,
+    built_in_request,
     check_different,
     default_schemes,
+    folder_request,
     grid,
     with_identity,
 )
@@ -39,6 +41,19 @@ _TOP = ("kind", "max_features", "sample", "seeds", "attacker", "pool", "dataset"
 _INTEGERS = 2**63
 _BY_ITSELF = ("chance", "read")  # always run: the floor, and what is read where nothing is hidden
 _NAMES = {str: "text", int: "a whole number", list: "a list"}
+
+
+def read_request(what: Path | None) -> Request:
+    """That of an audit file, of a folder of photographs under the usual schemes, or of the built-in pictures."""
+    if what is None:
+        return built_in_request()
+    if what.is_dir():
+        return folder_request(what)
+    if not what.exists():
+        raise InputError(f"there is no audit file or folder {what}")
+    if what.suffix.lower() != ".toml":
+        raise InputError(f"{what} is neither a folder of photographs nor an audit file, which ends in .toml")
+    return read_audit_file(what)
 
 
 def read_audit_file(path: str | Path) -> Request:

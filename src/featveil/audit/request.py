@@ -203,7 +203,8 @@ def _scheme(entries: dict[str, Any], kind: str, folder: Path) -> Scheme:
 def _name(scheme: Scheme, kind: str) -> str:
     """Defense and parameters, and what differs from the usual: random directions, network, database, what is sent."""
     spec, network = scheme.defense.spec(), scheme.network
-    name = "-".join((scheme_name(spec), *(str(value) for value in scheme.own_parameters().values())))
+    own_values = scheme.own_parameters().values()
+    name = "-".join((scheme_name(spec), *(f"{one:g}" if type(one) is float else str(one)[:16] for one in own_values)))
     if getattr(last_step(scheme.defense), "random_share", None) is not None:
         name += f"-random-{spec['random_directions']}"
     if network is not None and not (has_builtin_concealer(kind) and network.digest == builtin_concealer(kind).digest):

@@ -80,17 +80,24 @@ def show_warnings() -> None:
 
 def table(*columns: str, rows: list[tuple[object, ...]]) -> Table:
     """A plain table, first column left-aligned, the others right-aligned."""
-    made = Table(box=None, pad_edge=False, header_style="bold")
+    text = Table(box=None, pad_edge=False, header_style="bold")
     for position, column in enumerate(columns):
-        made.add_column(column, justify="left" if position == 0 else "right")
+        text.add_column(column, justify="left" if position == 0 else "right")
     for row in rows:
-        made.add_row(*(str(cell) for cell in row))
-    return made
+        text.add_row(*(str(cell) for cell in row))
+    return text
 
 
 @contextmanager
 def progress(description: str) -> Iterator[Callable[[int, int], None]]:
     """A progress bar on stderr, or a line a minute where that is no terminal; yields a function of (done, total)."""
+    with staged_progress(description) as update:
+        yield lambda done, total: update(description, done, total)
+
+
+@contextmanager
+def staged_progress(first: str) -> Iterator[Callable[[str, int, int], None]]:
+    """The same for work in stages, of which the `first` is shown at once; yields a function of (stage, done, total)."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -98,12 +105,16 @@ def progress(description: str) -> Iterator[Callable[[int, int], None]]:
         TimeRemainingColumn(),
     )
     with bar_on_stderr(*columns) as bar:
-        task = bar.add_task(description, total=None)
+        task, current = bar.add_task(first, total=None), first
         tell = minute_lines()
 
-        def update(done: int, total: int) -> None:
+        def update(stage: str, done: int, total: int) -> None:
+            nonlocal current
+            if stage != current:
+                bar.reset(task, description=stage)
+                current = stage
             bar.update(task, completed=done, total=total)
-            tell(lambda: f"{description}: {done:,} of {total:,}")
+            tell(lambda: f"{stage}: {done:,} of {total:,}")
 
         yield update
 

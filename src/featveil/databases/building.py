@@ -85,9 +85,9 @@ def _entries(
             f"{len(data)} descriptors (from {tally.images} images) are too few for {recipe.clusters} "
             f"clusters: add images, allow more descriptors per image or ask for fewer clusters"
         )
-    made = spherical_kmeans(data, recipe.clusters, recipe.iterations, recipe.seed, folder / _CHECKPOINT, report)
-    about["mean_cosine"] = round(made.mean_cosines[-1], 6)
-    return made.centroids
+    clusters = spherical_kmeans(data, recipe.clusters, recipe.iterations, recipe.seed, folder / _CHECKPOINT, report)
+    about["mean_cosine"] = round(clusters.mean_cosines[-1], 6)
+    return clusters.centroids
 
 
 def _card(paths: list[Path], recipe: Recipe, data: Values, tally: Tally) -> Card:

@@ -15,8 +15,8 @@ def nearest_words(points: Points, codebook: Database) -> tuple[Integers, Float64
     match find the same word. Raises InputError for another descriptor size or a descriptor of norm zero.
     """
     check_comparable(points, codebook)
-    found = nearest(Points(unit_rows(points.values)), codebook.as_points, 1)
-    return found.indices[:, 0], found.distances[:, 0]
+    neighbours = nearest(Points(unit_rows(points.values)), codebook.as_points, 1)
+    return neighbours.indices[:, 0], neighbours.distances[:, 0]
 
 
 def check_comparable(points: Points, codebook: Database) -> None:

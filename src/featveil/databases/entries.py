@@ -125,9 +125,9 @@ class Database:
 
 def unit_rows(rows: NDArray[Any]) -> Float32:
     """`rows` (..., d), none of them zero, as float32 rows of norm 1."""
-    made = rows.astype(np.float32)
-    made /= np.sqrt(np.einsum("...i,...i->...", made, made))[..., None]
-    return made
+    scaled = rows.astype(np.float32)
+    scaled /= np.sqrt(np.einsum("...i,...i->...", scaled, scaled))[..., None]
+    return scaled
 
 
 def quantized(rows: Float32) -> NDArray[np.uint8]:

@@ -119,9 +119,9 @@ def _run(data: Values, state: State, iterations: int, seed: int, ticks: _Ticks) 
 def _accumulate(state: State, rows: Float32, nearest: Integers, similarity: float) -> None:
     """Add `rows` to the sums of their clusters; sorted runs, because `np.add.at` is several times slower."""
     order = np.argsort(nearest, kind="stable")
-    found, starts, counts = np.unique(nearest[order], return_index=True, return_counts=True)
-    state.sums[found] += np.add.reduceat(rows[order], starts, axis=0, dtype=np.float64)
-    state.counts[found] += counts
+    labels, starts, counts = np.unique(nearest[order], return_index=True, return_counts=True)
+    state.sums[labels] += np.add.reduceat(rows[order], starts, axis=0, dtype=np.float64)
+    state.counts[labels] += counts
     state.similarity += similarity
 
 

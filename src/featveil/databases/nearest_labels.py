@@ -26,8 +26,8 @@ class NearestLabels:
         """A label (n,) for each of `seen`, points or subspaces."""
         if self.known is None or self.labels is None:
             raise InputError("fit it first")
-        found = nearest(seen, self.known, min(self.k, len(self.known))).indices
-        votes = self.labels[found]
+        neighbours = nearest(seen, self.known, min(self.k, len(self.known))).indices
+        votes = self.labels[neighbours]
         counts = np.zeros((len(votes), int(self.labels.max()) + 1))
         # All that is added to a vote is less than one of them, so that only equal counts are decided by it, and what
         # is added to the nearest is more than what all others are given together.

@@ -137,11 +137,11 @@ def _resume(manifest: Path, identity: str) -> Tally:
     first, *lines = manifest.read_text(errors="replace").splitlines(keepends=True) or [""]
     whole = [line for line in lines if line.endswith("\n")]
     try:
-        found = json.loads(first)
+        header = json.loads(first)
         tally = Tally(**json.loads(whole[-1])) if whole else Tally()
     except (ValueError, TypeError) as error:
         raise FormatError(f"{manifest} is damaged: delete its folder to start again") from error
-    if found != {"build": identity}:
+    if header != {"build": identity}:
         raise InputError(f"{manifest.parent} holds another build (sources or recipe differ): delete it first")
     if len(whole) < len(lines):
         with replacing(manifest) as temporary:

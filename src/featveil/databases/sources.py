@@ -42,10 +42,10 @@ def open_sources(sources: list[Path], recipe: Recipe) -> list[Item]:
     """
     items: list[Item] = []
     for source in sources:
-        found = _open(source, recipe)
-        if not found:
+        opened = _open(source, recipe)
+        if not opened:
             raise InputError(f"{source} holds nothing to build from")
-        items += found
+        items += opened
     return items
 
 
@@ -150,7 +150,7 @@ class _HlocReader:
         self.remaining = read_features(path, recipe.kind)
 
     def load(self, name: str) -> Float32:
-        for found, features in self.remaining:
-            if found == name:
+        for image, features in self.remaining:
+            if image == name:
                 return _of_kind(features, self.path, self.recipe)
         raise FormatError(f"{self.path} changed while it was read: image {name!r} is gone")

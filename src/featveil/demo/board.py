@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from featveil.attacks import ATTACKS, Guess, Knowledge, Unconceal
-from featveil.core import Features, FeatveilError, InputError, Matches, MissingExtraError, PrivateFeatures
+from featveil.core import Features, FeatveilError, InputError, MissingExtraError, PrivateFeatures
 from featveil.databases import builtin
 from featveil.defenses import Concealer, Lifting, Subset, builtin_concealer, privatize
 from featveil.extractors import extract, read_image
@@ -19,6 +18,7 @@ from featveil.geometry import agreeing, agreeing_candidates
 from featveil.matching import match
 from featveil.metrics import Leakage, align
 from featveil.metrics.reconstruction import Reconstruction, compare
+from featveil.pipelines.match import SAMPLES_FOR_WORDS, shared_part
 from featveil.pipelines.painters import picture_size, raw_painter, resized, view
 from featveil.pipelines.scoring import Outcome, run_attack, score_attack
 from featveil.plotting.pictures import Panel, Picture, draw_matches, panel
@@ -33,8 +33,6 @@ ATTACKS_SHOWN = ("chance", "mean", "database", "vertex", "lattice")
 _KIND, _FEATURES = "sift", 1200
 # When both sides drew the same sub-database (1 time in 16) the reference is released again; the page says so.
 _MOST_REDRAWS = 5
-_SAMPLES_FOR_WORDS = 200_000  # few of many candidates are right, so it takes many to draw four of those
-_SAME = 1e-3  # between subspaces that meet
 _SLOW = ("vertex",)
 _SAMPLE = 100
 
@@ -155,19 +153,9 @@ def match_sides(a: Side, b: Side, words: bool = False) -> Matching:
     matches = match(a.features, b.features)
     pairs = matches.indices
     places = a.panel.xy[pairs[:, 0]], b.panel.xy[pairs[:, 1]]
-    agree = agreeing_candidates(*places, _SAMPLES_FOR_WORDS) if words else agreeing(*places)
+    agree = agreeing_candidates(*places, SAMPLES_FOR_WORDS) if words else agreeing(*places)
     picture = draw_matches(a.panel, b.panel, pairs, agree)
     return Matching(Count(len(pairs), int(agree.sum())), picture, shared_part(matches, agree))
-
-
-def shared_part(matches: Matches, agree: NDArray[np.bool_]) -> bool:
-    """Whether most subspaces meet without agreeing, as they do when both images drew one sub-database.
-
-    Subspaces of the very same image meet too, in the descriptors they hide; those matches agree.
-    """
-    if len(matches) == 0 or agree.mean() > 0.5:
-        return False
-    return float((matches.distances < _SAME).mean()) > 0.5
 
 
 def lift(query: Features, reference: Features, seen: Side, dimension: int) -> Lifted:

@@ -12,8 +12,8 @@ from featveil.extractors import extract
 from featveil.geometry.models import SparseModel
 from featveil.geometry.sfm import Mapping3D
 from featveil.metrics import align_poses, pose_errors
-from featveil.pipelines.localize import Localizer
-from featveil.pipelines.map import MapOptions, build
+from featveil.pipelines.localizer import Localizer
+from featveil.pipelines.map_building import MapOptions, build_map
 from featveil.plotting.model_comparison import draw_models
 from featveil.plotting.pictures import Picture
 
@@ -99,7 +99,7 @@ def _mapped(scene: RenderedScene, sent: Mapping[str, Features | PrivateFeatures]
     options = MapOptions(mapping=Mapping3D(refine_intrinsics=False))
     cameras = {name: scene.cameras[name] for name in sent}
     with tempfile.TemporaryDirectory() as folder:
-        return build(list(sent), sent.__getitem__, Path(folder) / "map", cameras=cameras, options=options).model
+        return build_map(list(sent), sent.__getitem__, Path(folder) / "map", cameras=cameras, options=options).model
 
 
 def _localized(

@@ -162,13 +162,13 @@ def _boxes(image: Image) -> list[Box]:
     searched = cv2.resize(image, size, interpolation=cv2.INTER_AREA) if shrunk < 1 else image
     detector = _detector()
     with _detecting:
-        found, scores, _ = detector.run(searched, 0, 0.0)
-        if not found and 2 * max(size) <= _LONGEST:
-            found, scores, _ = detector.run(searched, 1, 0.0)  # enlarged twice
+        places, scores, _ = detector.run(searched, 0, 0.0)
+        if not places and 2 * max(size) <= _LONGEST:
+            places, scores, _ = detector.run(searched, 1, 0.0)  # enlarged twice
     across, down = width / size[0], height / size[1]
     boxes = [
         (place.left() * across, place.top() * down, place.width() * across, place.height() * down)
-        for place, score in zip(found, scores, strict=True)
+        for place, score in zip(places, scores, strict=True)
         if score >= _WEAK * max(scores)
     ]
     return sorted(boxes, key=lambda box: (-box[2] * box[3], box))

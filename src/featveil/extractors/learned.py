@@ -37,10 +37,10 @@ class LearnedPatches:
 
         Raises InputError for another kind of array, or weights of another network.
         """
-        found = self._detector().extract(image)
-        assert found.keypoints is not None
-        described = self._describer.describe(cut_patches(image, found.keypoints))
-        return Features(described, self.network, found.keypoints, found.image_size)
+        features = self._detector().extract(image)
+        assert features.keypoints is not None
+        described = self._describer.describe(cut_patches(image, features.keypoints))
+        return Features(described, self.network, features.keypoints, features.image_size)
 
     def _detector(self) -> Sift:
         return Sift(max_features=self.max_features, contrast_threshold=self.contrast_threshold)

@@ -64,7 +64,7 @@ def cut_frames(image: Image, frames: Float64) -> Patches:
     """The patches (n, 64, 64) at `frames` (n, 2, 3), each from a copy of the image small enough not to alias."""
     image = check_image(image)
     copies = [cv2.cvtColor(image, cv2.COLOR_RGB2GRAY) if image.ndim == 3 else np.ascontiguousarray(image)]
-    made = np.empty((len(frames), SIDE, SIDE), np.uint8)
+    patches = np.empty((len(frames), SIDE, SIDE), np.uint8)
     for place, frame in enumerate(np.asarray(frames, np.float64) @ _PIXELS):
         step = max(float(np.sqrt(np.abs(np.linalg.det(frame[:, :2])))), 1e-6)
         level = int(np.clip(np.round(np.log2(step)), 0, _COARSEST))
@@ -76,11 +76,11 @@ def cut_frames(image: Image, frames: Float64) -> Patches:
             copies[level],
             inward,
             (SIDE, SIDE),
-            dst=made[place],
+            dst=patches[place],
             flags=cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP,
             borderMode=cv2.BORDER_REPLICATE,
         )
-    return made
+    return patches
 
 
 def check_patches(patches: object) -> Patches:

@@ -50,9 +50,9 @@ class Sift:
         An image without features gives n = 0. Raises InputError for another kind of array.
         """
         image = check_image(image)
-        found, values = self._detect(image)
+        detected, values = self._detect(image)
         values, described = unit_descriptors(values, self.kind)
-        keypoints = _keypoints(found)
+        keypoints = _keypoints(detected)
         order = described[_strongest(keypoints, described, self.max_features)]
         height, width = image.shape[:2]
         return Features(
@@ -72,19 +72,19 @@ class Sift:
         )
         try:
             grey = cv2.cvtColor(image, cv2.COLOR_RGB2GRAY) if image.ndim == 3 else np.ascontiguousarray(image)
-            found, values = sift.detectAndCompute(grey, None)
+            detected, values = sift.detectAndCompute(grey, None)
         except (cv2.error, MemoryError) as error:
             size = f"{image.shape[1]} x {image.shape[0]}"
             raise InputError(f"SIFT failed on an image of {size} pixels: scale it down first") from error
-        return found, np.empty((0, _SIZE), np.float32) if values is None else np.asarray(values, np.float32)
+        return detected, np.empty((0, _SIZE), np.float32) if values is None else np.asarray(values, np.float32)
 
 
-def _keypoints(found: Any) -> tuple[Float32, Float32, Float32, Float32]:
+def _keypoints(detected: Any) -> tuple[Float32, Float32, Float32, Float32]:
     """Positions (n, 2), scales, orientations and responses (n,) in the conventions of `Keypoints`."""
-    xy = np.array([key.pt for key in found], np.float64).reshape(-1, 2) + 0.5
-    scale = np.array([key.size / 2 for key in found], np.float32)
-    orientation = np.array([key.angle for key in found], np.float32)
-    response = np.array([key.response for key in found], np.float32)
+    xy = np.array([key.pt for key in detected], np.float64).reshape(-1, 2) + 0.5
+    scale = np.array([key.size / 2 for key in detected], np.float32)
+    orientation = np.array([key.angle for key in detected], np.float32)
+    response = np.array([key.response for key in detected], np.float32)
     return xy.astype(np.float32), scale, orientation, response
 
 

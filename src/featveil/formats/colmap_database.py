@@ -66,14 +66,14 @@ def names(path: str | Path) -> list[str]:
     Raises InputError when there is no file or no image, FormatError when it is no COLMAP database.
     """
     with _opened(path) as connection:
-        found = [name for (name,) in connection.execute("SELECT name FROM images")]
-    if not found:
+        images = [name for (name,) in connection.execute("SELECT name FROM images")]
+    if not images:
         raise InputError(f"{path} holds no images: run COLMAP's feature extraction first")
-    if not all(isinstance(name, str) and is_name(name) for name in found):
+    if not all(isinstance(name, str) and is_name(name) for name in images):
         raise FormatError(f"an image name in {path} is not a relative path")
-    if len(set(found)) < len(found):
+    if len(set(images)) < len(images):
         raise FormatError(f"{path} has two images of one name")
-    return sorted(found)
+    return sorted(images)
 
 
 def kind_of(path: str | Path, name: str) -> str | None:
@@ -145,9 +145,9 @@ def _opened(path: str | Path) -> Iterator[sqlite3.Connection]:
 
 def _check_tables(connection: sqlite3.Connection, path: Path) -> None:
     # Tables only: a view could run for ever.
-    found = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     for table, columns in _TABLES.items():
-        if table not in found or columns - _columns(connection, table):
+        if table not in tables or columns - _columns(connection, table):
             raise FormatError(f"{path} is not a COLMAP database: it has no table {table} as COLMAP makes it")
 
 

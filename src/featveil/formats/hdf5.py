@@ -68,18 +68,18 @@ def check_name(name: str) -> None:
 
 def image_names(file: Any, member: str = "keypoints") -> list[str]:
     """The sorted names of all groups with a dataset `member`. Raises FormatError for one that is no relative path."""
-    found: list[str] = []
+    names: list[str] = []
 
     # h5py visits hard links only, so no name leads out of the file.
     def visit(name: str, item: object) -> None:
         if isinstance(item, h5py.Dataset) and name.endswith(f"/{member}"):
-            found.append(name.removesuffix(f"/{member}"))
+            names.append(name.removesuffix(f"/{member}"))
 
     file.visititems(visit)
-    for name in found:
+    for name in names:
         if not is_name(name):
             raise FormatError(f"an image name in the file is not a relative path: {name!r}")
-    return sorted(found)
+    return sorted(names)
 
 
 def find_group(file: Any, name: str) -> Any:

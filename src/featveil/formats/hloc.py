@@ -85,9 +85,9 @@ def _kind(group: Any, name: str, kind: str | None) -> str:
         raise InputError(f"the file does not say what descriptors image {name!r} has: name their kind (--kind)")
     if kind is not None and stored is not None and kind != stored:
         raise InputError(f"the descriptors of image {name!r} are {stored}, not {kind}")
-    made = kind or stored or ""
-    check_kind(made)
-    return made
+    known = kind or stored or ""
+    check_kind(known)
+    return known
 
 
 def _read_group(group: Any, name: str, kind: str | None) -> Features:

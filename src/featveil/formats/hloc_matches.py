@@ -29,9 +29,9 @@ def escaped(name: str) -> str:
 
 def check_names(names: Iterable[str]) -> None:
     """Raise InputError when two different names would be the same in the file, or one cannot be a name."""
-    found: dict[str, str] = {}
+    groups: dict[str, str] = {}
     for name in names:
-        if (other := found.setdefault(escaped(name), name)) != name:
+        if (other := groups.setdefault(escaped(name), name)) != name:
             raise InputError(f"{other!r} and {name!r} are the same in a matches file of hloc: rename one")
 
 
@@ -115,5 +115,5 @@ def _read_group(group: Any) -> tuple[Integers, Float32]:
     scores = floats(_SCORES, scores, (len(matches),))
     if len(matches) and matches.min() < -1:
         raise InputError(f"dataset {_MATCHES} holds an index below -1")
-    found = np.flatnonzero(matches >= 0)
-    return np.column_stack([found, matches[found]]), scores[found]
+    matched = np.flatnonzero(matches >= 0)
+    return np.column_stack([matched, matches[matched]]), scores[matched]

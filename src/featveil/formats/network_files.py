@@ -48,12 +48,12 @@ def save_network(
     weights: dict[str, Any] = dict(zip(_TENSORS.values(), given, strict=True))
     network = ConcealingNetwork(**weights, kind=kind, lambda_=lambda_, card=card)
     try:
-        told = json.dumps(card, sort_keys=True, allow_nan=False)
+        text = json.dumps(card, sort_keys=True, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise InputError("the card of a network is texts, finite numbers, lists and tables by name") from error
-    if len(json.dumps(told)) > MAX_HEADER_BYTES - _ROOM:
-        raise InputError(f"the card of a network takes {len(told)} characters: {MAX_HEADER_BYTES - _ROOM} at most fit")
-    metadata = {"format": FORMAT, "kind": kind, "lambda": repr(network.lambda_), "card": told, "digest": network.digest}
+    if len(json.dumps(text)) > MAX_HEADER_BYTES - _ROOM:
+        raise InputError(f"the card of a network takes {len(text)} characters: {MAX_HEADER_BYTES - _ROOM} at most fit")
+    metadata = {"format": FORMAT, "kind": kind, "lambda": repr(network.lambda_), "card": text, "digest": network.digest}
     tensors = {name: getattr(network, field) for name, field in _TENSORS.items()}
     content = _sorted_header(safetensors.numpy.save(tensors, metadata))
     with replacing(path) as temporary:

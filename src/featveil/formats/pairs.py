@@ -12,14 +12,14 @@ def read_pairs(path: str | Path) -> list[tuple[str, str]]:
     Lines that start with '#' are comments. Raises InputError when the file cannot be read, and FormatError, with the
     line, for anything but two different names.
     """
-    found: dict[frozenset[str], tuple[str, str]] = {}
+    pairs: dict[frozenset[str], tuple[str, str]] = {}
     for number, words in read_entries(path):
         if len(words) != 2:
             bad_line(path, number, "a pair: it needs two image names, which may not contain spaces")
         if words[0] == words[1]:
             bad_line(path, number, "a pair: it names one image twice")
-        found.setdefault(frozenset(words), (words[0], words[1]))
-    return list(found.values())
+        pairs.setdefault(frozenset(words), (words[0], words[1]))
+    return list(pairs.values())
 
 
 def write_pairs(path: str | Path, pairs: Iterable[tuple[str, str]]) -> None:

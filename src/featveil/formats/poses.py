@@ -24,28 +24,30 @@ def write_poses(path: str | Path, poses: Mapping[str, Pose]) -> None:
 
 def read_poses(path: str | Path) -> dict[str, Pose]:
     """Poses by image name. Raises InputError if the file cannot be read and FormatError, with the line, if wrong."""
-    found: dict[str, Pose] = {}
-    for number, name, words in _named(path, found, _POSE):
+    poses: dict[str, Pose] = {}
+    for number, name, words in _named(path, poses, _POSE):
         try:
             values = np.array([float(word) for word in words])
             if len(values) != 7 or not abs(np.linalg.norm(values[:4]) - 1) <= _UNIT_TOLERANCE:
                 raise InputError(_POSE)
-            found[name] = Pose(_rotation(values[:4]), values[4:])
+            poses[name] = Pose(_rotation(values[:4]), values[4:])
         except ValueError:  # InputError is one
             bad_line(path, number, _POSE)
-    return found
+    return poses
 
 
 def write_queries(path: str | Path, cameras: Mapping[str, Camera]) -> None:
     """Write each image and its camera on a line. Raises InputError for a name with a space."""
-    entries = ((name, made.model, made.width, made.height, *made.parameters) for name, made in cameras.items())
+    entries = (
+        (name, camera.model, camera.width, camera.height, *camera.parameters) for name, camera in cameras.items()
+    )
     write_entries(path, entries)
 
 
 def read_queries(path: str | Path) -> dict[str, Camera]:
     """Cameras by image name. Raises InputError if the file cannot be read and FormatError, with the line, if wrong."""
-    found: dict[str, Camera] = {}
-    for number, name, words in _named(path, found, _QUERY):
+    cameras: dict[str, Camera] = {}
+    for number, name, words in _named(path, cameras, _QUERY):
         try:
             model, width, height, *parameters = words
             camera = Camera(model, int(width), int(height), tuple(map(float, parameters)))
@@ -54,14 +56,14 @@ def read_queries(path: str | Path) -> dict[str, Camera]:
             bad_line(path, number, f"a query: {error}")
         except ValueError:
             bad_line(path, number, _QUERY)
-        found[name] = camera
-    return found
+        cameras[name] = camera
+    return cameras
 
 
-def _named(path: str | Path, found: Mapping[str, object], expected: str) -> Iterator[tuple[int, str, list[str]]]:
+def _named(path: str | Path, known: Mapping[str, object], expected: str) -> Iterator[tuple[int, str, list[str]]]:
     """Line numbers, names and the other words; `found` has the names of earlier lines."""
     for number, (name, *words) in read_entries(path):
-        if name in found:
+        if name in known:
             bad_line(path, number, f"{expected.partition(':')[0]} of another image than before")
         yield number, name, words
 

@@ -58,10 +58,10 @@ def read_json_object(text: bytes | str, name: str) -> dict[str, Any]:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) < len(pairs):
+    entries = dict(pairs)
+    if len(entries) < len(pairs):
         raise ValueError("duplicate key")
-    return made
+    return entries
 
 
 def _refuse_constant(name: str) -> NoReturn:

@@ -93,14 +93,14 @@ def load_inverter(path: str | Path) -> Inverter:
 def _loaded(content: bytes) -> Inverter:
     check_contents(content)
     session = _session(content)
-    told = session.get_modelmeta().custom_metadata_map
-    if told.get("format") != FORMAT:
+    metadata = session.get_modelmeta().custom_metadata_map
+    if metadata.get("format") != FORMAT:
         raise FormatError(f"its metadata does not say format {FORMAT}")
     try:
-        encoding = Encoding(**read_json_object(told.get("encoding", ""), "encoding"))
+        encoding = Encoding(**read_json_object(metadata.get("encoding", ""), "encoding"))
     except TypeError as error:
         raise FormatError("its encoding has other fields") from error
-    card = read_json_object(told.get("card", ""), "card")
+    card = read_json_object(metadata.get("card", ""), "card")
     inputs = {entry.name: entry for entry in session.get_inputs()}
     outputs = {entry.name: entry.type for entry in session.get_outputs()}
     if {name: entry.type for name, entry in inputs.items()} != _INPUTS or outputs != _OUTPUTS:

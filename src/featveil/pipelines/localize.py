@@ -1,102 +1,264 @@
-"""A query and a map of raw or private features -> the pose of its camera, by matching with images of the map."""
+"""Files of private or raw queries and a map -> a file of camera poses."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
+from logging import getLogger
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from featveil.core import Camera, Features, InputError, Matches, PrivateFeatures, WordSets
-from featveil.core.arrays import Integers
-from featveil.geometry.absolute_pose import (
-    Correspondences,
-    Localized,
-    PoseSearch,
-    correspond,
-    estimate_beyond_chance,
-    estimate_pose,
-    points_at,
-)
-from featveil.geometry.models import SparseModel
-from featveil.matching import Kept, MatchOptions, as_words, conceal_raw, match
-from featveil.matching.dispatch import find_codebook
-from featveil.pipelines.map import has_words, supported
+from featveil.core.errors import InputError
+from featveil.core.files import check_folder
+from featveil.core.kinds import base_kind
+from featveil.core.options import argument, option
+from featveil.core.resuming import Report, silent
+from featveil.pipelines.sources import KnownCameras, find_network, has_features, named_images
 
-AnyFeatures = Features | PrivateFeatures
-Read = Callable[[str], AnyFeatures]
+if TYPE_CHECKING:
+    from featveil.core import Camera, Features, PrivateFeatures
+    from featveil.formats.collections import Collection
+    from featveil.geometry.absolute_pose import Localized
+    from featveil.geometry.models import SparseModel
+    from featveil.pipelines.localizer import LocalizeOptions, Localizer
+
+_FEW = 100  # map images that a query is matched with when nothing says which
+
+logger = getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class LocalizeOptions:
-    """How queries are matched with the map, and their poses sought.
+class LocalizeRequest:
+    """Which queries to place in which map, how they are matched, and where the poses go."""
 
-    `neighbours`: of the many candidates of word sets, only those that their neighbours support are tried.
+    queries: tuple[Path, ...] = argument(
+        metavar="QUERY...", help="Private or raw: .veil files, folders of them, .h5 files; or images."
+    )
+    model: Path = option(help="Folder of a COLMAP model, such as featveil map makes.")
+    out: Path = option(help="Text file for the poses, as hloc writes them.")
+    features: Path | None = option(
+        None, help="Features of the map's images, raw or private.", shown="those beside the model"
+    )
+    pairs: Path | None = option(
+        None, help="Query and map image a line, as retrieval gives them.", shown="all, of a small map"
+    )
+    cameras: Path | None = option(
+        None,
+        help="Known intrinsics, a line each: name MODEL width height parameters... (hloc's list of queries).",
+        shown="EXIF data or a COLMAP .db, else a guess",
+    )
+    codebook: Path | None = option(None, help="Codebook file of word sets.", shown="the built-in one")
+    rule: str = option("vocabulary", help="How words match: vocabulary (same word) or nearest (mutual nearest words).")
+    concealer: Path | None = option(
+        None,
+        help="Network file that private features were concealed by: raw ones that they meet are concealed too.",
+        shown="the built-in one if it is that",
+    )
+    neighbours: bool = option(
+        True,
+        flags=("--neighbours/--no-neighbours",),
+        help="Of the candidates of words, try only those that their neighbours support.",
+    )
+    ratio: float | None = option(None, help="Ratio test of matches; not for word sets.")
+    on_sphere: bool = option(False, help="Compare subspaces where they have norm 1.")
+    iterations: int | None = option(
+        None, help="Most iterations of LO-RANSAC, up to 10,000,000.", shown="10,000, of word sets 1,000,000"
+    )
+    max_error: float = option(12.0, help="How far off an inlier may be, in pixels.")
+    min_inliers: int = option(12, help="Fewest inliers of a pose.")
+    kind: str | None = option(None, help="Descriptor kind of files that do not say it.", shown="the map's")
+    max_features: int = option(2048, minimum=1, help="Strongest features to keep of each image.")
+
+
+@dataclass(frozen=True, eq=False)
+class LocalizeResult:
+    """The pose of each query by name, or why there is none; `out` has the poses, `counts` their inliers."""
+
+    out: Path
+    counts: Path
+    queries: dict[str, "Localized"]
+
+    @property
+    def localized(self) -> int:
+        """How many queries have a pose."""
+        return sum(query.pose is not None for query in self.queries.values())
+
+
+def localize_files(request: LocalizeRequest, report: Report = silent) -> LocalizeResult:
+    """Place the queries in the map and write their poses; what cannot be placed has a reason in the result.
+
+    Raises InputError when queries and map cannot be compared, or nothing says which images of a large map to try.
     """
+    from featveil.geometry.models import read_model
+    from featveil.pipelines.localizer import Localizer, beside
 
-    matching: MatchOptions = field(default_factory=lambda: MatchOptions())
-    search: PoseSearch = field(default_factory=PoseSearch)
-    neighbours: bool = True
+    out, counts = request.out, request.out.with_name(f"{request.out.stem}_inliers.txt")
+    inputs = (request.pairs, request.cameras, *_model_texts(request.model))
+    _check_outputs((out, counts), [path for path in inputs if path])
+    cameras = KnownCameras(request.cameras)
+    model = read_model(request.model)
+    if len(model.points) == 0:
+        raise InputError(
+            f"the model in {request.model} has no points, so nothing can be localized in it: triangulate it again"
+        )
+    stored = _open(request.features or beside(request.model), request.kind)
+    queries = _queries(request, stored)
+    cameras.warn(query.name for query in queries)
+    images = _images(queries, model, stored, request.pairs)
+    localizer = Localizer(model, stored.read, _options(request, queries, stored))
+    located: dict[str, Localized] = {}
+    for query in queries:
+        located[query.name] = query.locate(localizer, cameras, images[query.name])
+        report(len(located), len(queries))
+    _write(out, counts, located)
+    return LocalizeResult(out, counts, located)
 
 
-class Localizer:
-    """Places queries in `model`, the features of whose images `read` gives; those that were read stay in memory."""
+@dataclass(frozen=True)
+class _Query:
+    """A query by name: an image file, or an entry of a collection of features."""
 
-    def __init__(self, model: SparseModel, read: Read, options: LocalizeOptions | None = None) -> None:
-        self.model, self.options = model, options or LocalizeOptions()
-        self._network = self.options.matching.get("network")
-        self._raw = read
-        self._kept = Kept()
-        self._seen: dict[str, Integers] = {}
+    name: str
+    path: Path
+    collection: "Collection | None"
+    kind: str
+    max_features: int
 
-    def locate(self, query: AnyFeatures, camera: Camera, known: bool, images: Sequence[str]) -> Localized:
-        """The pose of `query` from matches with `images` of the map; `known` intrinsics stay as they are.
+    def read(self) -> "Features | PrivateFeatures":
+        """Its features; those of an image are of the kind of the map."""
+        from featveil.extractors import extract
 
-        With too few matches there is none, and a reason. Raises InputError when query and map cannot be compared, an
-        image is not in the map, or its features are others than the model was made of.
-        """
-        found = self.correspondences(query, images)
-        words = has_words(query, *(self._features(query, name) for name in images[:1]))
-        estimate = estimate_beyond_chance if words else estimate_pose
-        return estimate(found, camera, known, self.options.search)
+        if self.collection is not None:
+            return self.collection.read(self.name)
+        return extract(self.path, self.kind, self.max_features)
 
-    def correspondences(self, query: AnyFeatures, images: Sequence[str]) -> Correspondences:
-        """Which points of the map the keypoints of `query` may show, by its matches with `images`."""
-        if query.keypoints is None:
-            raise InputError("the query has no keypoints, which localization needs")
-        found = []
-        for name in images:
-            if name not in self.model.views:
-                raise InputError(f"image {name!r} is not in the map")
-            features = self._features(query, name)
-            found.append((self._matches(query, features), self._points(name, features)))
-        return correspond(query.keypoints.xy, found, self.model.points)
+    def locate(self, localizer: "Localizer", cameras: KnownCameras, images: list[str]) -> "Localized":
+        """Its pose, or why there is none."""
+        from featveil.geometry.absolute_pose import Localized
 
-    def _features(self, query: AnyFeatures, name: str) -> AnyFeatures:
-        """What `query` is matched with of an image of the map."""
-        return self._kept.read(self._words if self._in_words(query) else self._read, name)
+        features = self.read()
+        if not images:
+            return Localized(None, 0, 0, "no image of the map is paired with it")
+        if len(features) == 0:
+            return Localized(None, 0, 0, "it has no features")
+        camera, known = self._camera(cameras, features)
+        return localizer.locate(features, camera, known, images)
 
-    def _matches(self, query: AnyFeatures, features: AnyFeatures) -> Matches:
-        matches = match(query, features, **self.options.matching)
-        return supported(matches, query, features) if self.options.neighbours else matches
+    def _camera(self, cameras: KnownCameras, features: "Features | PrivateFeatures") -> "tuple[Camera, bool]":
+        from featveil.geometry.map_images import check_size, guess_camera
 
-    def _in_words(self, query: AnyFeatures) -> bool:
-        """Whether raw features of the map are better named by their words once, for all queries."""
-        vocabulary = self.options.matching.get("rule", "vocabulary") == "vocabulary"
-        if not vocabulary or not isinstance(query.descriptors, WordSets):
-            return False
-        given = self.options.matching.get("codebook")
-        self._codebook = find_codebook(query, given=given, network=self._network)
-        return True
+        camera = cameras.find(self.name, self.path)
+        if camera is None and features.image_size is None:
+            raise InputError(f"neither size nor camera of {self.name!r} is known: name its intrinsics with --cameras")
+        if camera is None:
+            return guess_camera(features.image_size or (0, 0)), False
+        check_size(camera, features.image_size, self.name)
+        return camera, True
 
-    def _read(self, name: str) -> AnyFeatures:
-        """What the map has of an image; raw features are concealed where queries are."""
-        features = self._raw(name)
-        return features if self._network is None else conceal_raw(features, self._network)
 
-    def _words(self, name: str) -> AnyFeatures:
-        features = self._read(name)
-        return as_words(features, self._codebook) if isinstance(features, Features) else features
+def _check_outputs(outputs: tuple[Path, ...], inputs: list[Path]) -> None:
+    """Raise InputError, before any work, when an output cannot be written or would replace an input."""
+    given = {path.resolve() for path in inputs}
+    for path in outputs:
+        check_folder(path.parent)
+        if path.suffix.lower() != ".txt" or path.is_dir():
+            raise InputError(f"poses are one text file: name a .txt file instead of {path}")
+        if path.resolve() in given:
+            raise InputError(f"{path} is an input: choose another output")
 
-    def _points(self, name: str, features: AnyFeatures) -> Integers:
-        if name not in self._seen:
-            if features.keypoints is None:
-                raise InputError(f"the features of image {name!r} have no keypoints, which localization needs")
-            self._seen[name] = points_at(self.model.views[name], features.keypoints.xy, name)
-        return self._seen[name]
+
+def _model_texts(model: Path) -> list[Path]:
+    return [model / f"{name}.txt" for name in ("cameras", "frames", "images", "points3D", "rigs")]
+
+
+def _open(path: Path, kind: str | None) -> "Collection":
+    from featveil.formats.collections import open_collection
+
+    return open_collection(path, kind)
+
+
+def _queries(request: LocalizeRequest, stored: "Collection") -> list[_Query]:
+    from featveil.formats.lists import check_name
+
+    kind = request.kind or base_kind(stored.read(stored.names[0]).kind)
+    queries: dict[str, _Query] = {}
+    for path in request.queries:
+        for query in _queries_at(path, kind, request.max_features):
+            check_name(query.name)
+            if queries.setdefault(query.name, query) is not query:
+                raise InputError(f"{queries[query.name].path} and {path} both hold {query.name!r}: localize them apart")
+    return list(queries.values())
+
+
+def _queries_at(path: Path, kind: str, max_features: int) -> Iterator[_Query]:
+    if has_features(path):
+        collection = _open(path, kind)
+        for name in collection.names:
+            yield _Query(name, path, collection, kind, max_features)
+    else:
+        for name, file in named_images([path]).items():
+            yield _Query(name, file, None, kind, max_features)
+
+
+def _images(
+    queries: list[_Query], model: "SparseModel", stored: "Collection", pairs: Path | None
+) -> dict[str, list[str]]:
+    """The images of the map that each query is matched with."""
+    from featveil.formats.pairs import read_pairs
+    from featveil.pipelines.localizer import usable_images
+
+    usable = usable_images(model, stored)
+    names = {query.name for query in queries}
+    if pairs is None:
+        if len(usable) > _FEW:
+            raise InputError(f"the map has {len(usable)} images: say with --pairs which ones a query may show")
+        return {name: [image for image in usable if image != name] for name in names}
+    chosen: dict[str, list[str]] = {name: [] for name in names}
+    missing = 0
+    for one, two in read_pairs(pairs):
+        query, image = (one, two) if one in names else (two, one)
+        if query not in names:
+            continue
+        if image not in stored.names:
+            raise InputError(f"{pairs} names image {image!r}, which is not in {stored.path}")
+        if image in model.views:
+            chosen[query].append(image)
+        else:
+            missing += 1
+    if missing:
+        logger.warning(f"{missing} pairs name images that the model has not registered: left out")
+    return chosen
+
+
+def _options(request: LocalizeRequest, queries: list[_Query], stored: "Collection") -> "LocalizeOptions":
+    """How to match and search; RANSAC stops early where most matches are right, few candidates of words are."""
+    from featveil.databases import load_database
+    from featveil.geometry.absolute_pose import PoseSearch
+    from featveil.pipelines.localizer import LocalizeOptions
+    from featveil.pipelines.map_building import has_words
+
+    sides = {id(side): side for side in (stored, *(query.collection for query in queries)) if side is not None}
+    samples = [side.read(side.names[0]) for side in sides.values()]
+    iterations = request.iterations
+    if iterations is None:
+        iterations = 1_000_000 if has_words(*samples) else 10_000
+    search = PoseSearch(iterations, request.max_error, request.min_inliers)
+    rule: Any = request.rule
+    return LocalizeOptions(
+        {
+            "codebook": None if request.codebook is None else load_database(request.codebook),
+            "rule": rule,
+            "ratio": request.ratio,
+            "on_sphere": request.on_sphere,
+            "network": find_network(request.concealer, [sample.kind for sample in samples]),
+        },
+        search,
+        request.neighbours,
+    )
+
+
+def _write(out: Path, counts: Path, located: "dict[str, Localized]") -> None:
+    from featveil.formats.lists import write_entries
+    from featveil.formats.poses import write_poses
+
+    write_poses(out, {name: one.pose for name, one in located.items() if one.pose is not None})
+    entries = ((name, int(one.pose is not None), one.inliers, one.correspondences) for name, one in located.items())
+    write_entries(counts, entries)

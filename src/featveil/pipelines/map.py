@@ -1,156 +1,312 @@
-"""Features of many images -> a sparse COLMAP model: match, verify, map.
+"""Images, or raw or private features of them -> a sparse COLMAP model in a folder, and a picture of it.
 
-Word sets give every feature many candidates: of these, verification gets the ones that their neighbours support.
-
-    out/database.db                        keypoints, matches and two-view geometries; never a descriptor
-    out/cameras.bin, images.bin, ...       the model, in COLMAP's own files
+Raw features and images are hidden first: every image is released once, into a file in the folder.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import combinations
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from featveil.core import Camera, Features, InputError, Matches, PrivateFeatures, WordSets
-from featveil.core.files import make_folder
-from featveil.geometry.map_images import map_image
-from featveil.geometry.match_database import (
-    Pair,
-    add_matches,
-    check_images,
-    matched_pairs,
-    stored_images,
-    write_images,
+from featveil.core.errors import InputError
+from featveil.core.files import make_folder, replacing
+from featveil.core.options import argument, option
+from featveil.pipelines.extract import extract_to_hloc
+from featveil.pipelines.outputs import PrivateFile, Work, names_to_skip
+from featveil.pipelines.privatize import release
+from featveil.pipelines.releases import Released, Releases
+from featveil.pipelines.sources import (
+    FEATURES_OF_IMAGE,
+    PRIVATE,
+    RAW,
+    KnownCameras,
+    check_kind,
+    extracted,
+    find_network,
+    find_sources,
+    has_features,
+    named_images,
 )
-from featveil.geometry.models import SparseModel
-from featveil.geometry.neighbours import well_supported
-from featveil.geometry.sfm import Mapping3D, build_map
-from featveil.geometry.two_view import OF_CANDIDATES, Verification, Verified, verify
-from featveil.matching import Kept, MatchOptions, match
 
-DATABASE = "database.db"
+if TYPE_CHECKING:
+    from featveil.core import Defense
+    from featveil.formats.collections import Collection
+    from featveil.geometry.models import SparseModel
+    from featveil.pipelines.map_building import BuiltMap, MapOptions
 
-Read = Callable[[str], Features | PrivateFeatures]
-Report = Callable[[str, int, int], None]
+StageReport = Callable[[str, int, int], None]  # what is done, how much of it, of how much
 
-_BATCH = 20  # pairs that are lost when the machine stops
+PICTURE = "model.png"
+
+_SETTINGS = "settings.json"
+_WRITTEN = (
+    PRIVATE,
+    RAW,
+    "database.db",
+    *(f"{part}.{end}" for part in ("images", "points3D") for end in ("bin", "txt")),
+)
+_OF_BOTH = ("database", "concealer")  # options of a defense that also say how private features are matched
 
 
 @dataclass(frozen=True)
-class MapOptions:
-    """How features are matched, verified and mapped; verification by default is what their descriptors call for."""
+class MapRequest:
+    """What to make a map of, how it is hidden and matched, and where the map goes."""
 
-    matching: MatchOptions = field(default_factory=lambda: MatchOptions())
-    verification: Verification | None = None
-    mapping: Mapping3D = field(default_factory=Mapping3D)
+    images: Path = argument(
+        help="Folder of images; or features: hloc .h5, COLMAP .db, private .h5, folder of .veil files."
+    )
+    out: Path = option(help="Folder for the model, what it was made of, and model.png.")
+    defense: str | None = option(
+        None, help="How descriptors are hidden, as for privatize; raw: not at all.", shown="lifting"
+    )
+    database_digest: str | None = option(
+        None, flags=("--database-digest", "--codebook-digest"), help="Refuse a file with another digest."
+    )
+    apart: bool = option(False, help="Release only features that neither overlap nor resemble each other: few.")
+    pairs: Path | None = option(None, help="A pairs file of hloc.", shown="every pair")
+    cameras: Path | None = option(
+        None,
+        help="Known intrinsics, a line each: name MODEL width height parameters... (hloc's list of queries).",
+        shown="EXIF data or a COLMAP .db, else a guess",
+    )
+    ratio: float | None = option(None, help="Ratio test of matches; not for word sets.")
+    on_sphere: bool = option(False, help="Compare subspaces where they have norm 1.")
+    rule: str = option("vocabulary", help="How words match: vocabulary or nearest.")
+    beside: Path | None = option(None, help="Another model of these images, to draw beside this one.")
+    kind: str | None = option(None, help="Descriptor kind.", shown="as for privatize")
+    max_features: int | None = option(
+        None, minimum=1, help="Features of each image, the strongest.", shown="2048, or all"
+    )
 
 
 @dataclass(frozen=True, eq=False)
-class BuiltMap:
-    """A model, without images when none could be put together, and what its matches gave: `pairs` that were matched."""
+class MapResult:
+    """The map of the `features` of `images`, and the file it is drawn in; None where it has no points."""
 
-    model: SparseModel
-    pairs: int
-    verified: Verified
+    out: Path
+    features: Path
+    private: bool
+    images: tuple[str, ...]
+    built: "BuiltMap"
+    picture: Path | None
+
+    @property
+    def not_registered(self) -> list[str]:
+        """The images that are not in the map."""
+        return sorted(set(self.images) - set(self.built.model.views))
 
 
-def all_pairs(names: Iterable[str]) -> list[Pair]:
-    """Every image with every other, once."""
-    return list(combinations(sorted(names), 2))
+def silent(stage: str, done: int, total: int) -> None:
+    """The StageReport of who does not want any."""
 
 
-def build(
-    names: Sequence[str],
-    read: Read,
-    out: str | Path,
-    *,
-    cameras: Mapping[str, Camera] | None = None,
-    pairs: Sequence[Pair] | None = None,
-    options: MapOptions = MapOptions(),
-    report: Report = lambda stage, done, total: None,
-) -> BuiltMap:
-    """The map of the images `names`, whose features `read` gives, in the folder `out`, which is made when missing.
+def map_files(request: MapRequest, options: Any, report: StageReport = silent) -> MapResult:
+    """Hide what is raw, by the defense that the request names with `options` (see `defense_options`); match; map.
 
-    Pairs that `out/database.db` has are not matched again: use one folder for the same features only. `cameras` that
-    are not given are guessed and refined. `report` gets a stage and its (done, total). Raises InputError for fewer
-    than two images or unknown ones in `pairs`, and as `match` does.
+    What was done stays in the folder and is not done again. Raises InputError for a folder that was begun with other
+    settings, and for what cannot be hidden, matched or mapped.
     """
-    found = match_and_verify(names, read, out, cameras=cameras, pairs=pairs, options=options, report=report)
-    database = Path(out) / DATABASE
-    model = build_map(database, out, options.mapping, lambda done, total: report("mapping", done, total))
-    return BuiltMap(model, *found)
+    from featveil.formats.pairs import read_pairs
+    from featveil.geometry.colmap import pycolmap
+    from featveil.geometry.models import read_model
+    from featveil.pipelines.map_building import build_map
+
+    pycolmap()
+    cameras = KnownCameras(request.cameras)
+    reference = None if request.beside is None else read_model(request.beside)
+    _check_matching(request)
+    images, out = request.images, request.out
+    if images.is_dir() and out.resolve().is_relative_to(images.resolve()):
+        raise InputError(f"{out} lies in {images}, where its picture would be taken for an image: use another folder")
+    listed = None if request.pairs is None else read_pairs(request.pairs)
+    collection = _Preparation(request, options, report).features()
+    pairs = None if listed is None else _checked(listed, collection)
+    cameras.warn(collection.names)
+    known = {name: camera for name in collection.names if (camera := cameras.find(name, images)) is not None}
+    built = build_map(
+        collection.names,
+        collection.read,
+        out,
+        cameras=known,
+        pairs=pairs,
+        options=_map_options(request, options, collection, cameras.exact),
+        report=lambda stage, done, total: report("mapping", done, total),
+    )
+    picture = _draw(built.model, request.beside, reference, "private" if collection.private else "raw", out)
+    return MapResult(out, collection.path, collection.private, tuple(collection.names), built, picture)
 
 
-def match_and_verify(
-    names: Sequence[str],
-    read: Read,
-    out: str | Path,
-    *,
-    cameras: Mapping[str, Camera] | None = None,
-    pairs: Sequence[Pair] | None = None,
-    options: MapOptions = MapOptions(),
-    report: Report = lambda stage, done, total: None,
-) -> tuple[int, Verified]:
-    """The first part of `build`: how many pairs `out/database.db` now has matches of, and which passed."""
-    if len(names) < 2:
-        raise InputError(f"a map needs at least two images, got {len(names)}")
-    wanted = all_pairs(names) if pairs is None else list(pairs)
-    if unknown := sorted({name for pair in wanted for name in pair} - set(names)):
-        raise InputError(f"the pairs name image {unknown[0]!r}, which is none of the {len(names)} images")
-    out = Path(out)
+@dataclass(frozen=True)
+class _Preparation:
+    """What a map is made of: private features as they are, a release of raw ones, or these themselves."""
+
+    request: MapRequest
+    options: Any
+    report: StageReport
+
+    def features(self) -> "Collection":
+        """The features of the images, hidden; those that are made here go to a file in the folder, each image once.
+
+        Nothing is written before images and defense are known to go together.
+        """
+        from featveil.formats.collections import open_collection
+
+        request, stored = self.request, None
+        if has_features(request.images):
+            stored = open_collection(request.images, request.kind)
+            stored.read(stored.names[0])  # raises when they are of another kind
+        elif request.kind is not None:
+            check_kind(request.kind)
+        if stored is not None and stored.private:
+            if request.defense is not None or self._hiding:
+                raise InputError(f"{request.images} is private already: leave --defense and its options out")
+            return self._as_it_is(stored)
+        if request.defense == "raw":
+            if self._hiding:
+                raise InputError("raw features are not hidden: leave the options of defenses out")
+            return self._extracted() if stored is None else self._as_it_is(stored)
+        return self._released()
+
+    @property
+    def _hiding(self) -> bool:
+        """Whether any option of a defense was given."""
+        values = {item.name: getattr(self.options, item.name) for item in fields(self.options)}
+        given = [name for name, value in values.items() if name not in _OF_BOTH and value not in (None, False)]
+        return self.request.apart or self.request.database_digest is not None or bool(given)
+
+    def _as_it_is(self, stored: "Collection") -> "Collection":
+        if self.request.max_features is not None:
+            raise InputError(f"the features in {stored.path} are used as they are: leave --max-features out")
+        _begin(self.request)
+        return stored
+
+    def _released(self) -> "Collection":
+        from featveil.formats.collections import open_collection
+        from featveil.registry import make_defense
+
+        request = self.request
+        defense: Defense = make_defense(request.defense or "lifting", self.options, request.database_digest)
+        sources = find_sources([request.images], request.kind, request.max_features)
+        releases = Releases(defense, Released(apart=request.apart), None)
+        _begin(request)
+        output = PrivateFile(sources, request.out / PRIVATE)
+        self._check_gone(output.before - set(output.stored.values()))
+        skipped = names_to_skip(output, defense, resume=True, overwrite=False)
+        self._check_any(release(sources, output, releases, skipped, self._stage("privatizing")))
+        return open_collection(request.out / PRIVATE, request.kind)
+
+    def _extracted(self) -> "Collection":
+        from featveil.formats import hloc
+        from featveil.formats.collections import open_collection
+
+        request, file = self.request, self.request.out / RAW
+        named, kind = named_images([request.images]), request.kind or "sift"
+        most = request.max_features or FEATURES_OF_IMAGE
+        work = Work(lambda path: extracted(path, kind, most), len(named), self._stage("extracting"))
+        _begin(request)
+        self._check_gone(set(hloc.names(file) if file.exists() else ()) - set(named))
+        extract_to_hloc(named, file, kind, work, overwrite=False)
+        self._check_any(work)
+        return open_collection(file, request.kind)
+
+    def _stage(self, name: str) -> Callable[[int, int], None]:
+        return lambda done, total: self.report(name, done, total)
+
+    def _check_gone(self, names: set[str]) -> None:
+        """Raise InputError when an image was mapped that is gone, perhaps because nobody should have it."""
+        if names:
+            there = f"{self.request.out} has image {min(names)!r}"
+            raise InputError(f"{there}, which is not in {self.request.images} any more: use another folder")
+
+    @staticmethod
+    def _check_any(work: Work[Any]) -> None:
+        if not work.written and not work.skipped:
+            raise InputError(f"none of the {work.total} images could be used: see the lines above")
+
+
+def _begin(request: MapRequest) -> None:
+    """Make the folder, or raise InputError when it was begun with other settings: what is in it would not fit.
+
+    Releases tell their own settings, and the database its cameras.
+    """
+    settings = {
+        "images": str(request.images.resolve()),
+        "defense": request.defense or "lifting",
+        "apart": request.apart,
+        "kind": request.kind,
+        "max_features": request.max_features,
+        "pairs": None if request.pairs is None else str(request.pairs.resolve()),
+        "ratio": request.ratio,
+        "on_sphere": request.on_sphere,
+        "rule": request.rule,
+    }
+    out, path = request.out, request.out / _SETTINGS
     make_folder(out)
-    database = out / DATABASE
-    words = _write_keypoints(database, names, read, cameras or {})
-    _match(database, wanted, read, options.matching, report)
-    report("verifying", 0, len(wanted))
-    check = options.verification or (OF_CANDIDATES if words else Verification())
-    return len(wanted), verify(database, check, options.mapping.seed)
-
-
-def _write_keypoints(database: Path, names: Sequence[str], read: Read, cameras: Mapping[str, Camera]) -> bool:
-    """Add the images that the database lacks; whether their descriptors are word sets."""
-    there = stored_images(database) if database.exists() else set()
-    if strange := sorted(there - set(names)):
-        raise InputError(f"{database} has image {strange[0]!r}, which is none of these: use another folder")
-    images = {name: map_image(read(name), cameras.get(name), name) for name in names}
-    if there:
-        check_images(database, {name: images[name] for name in names if name in there})
-    write_images(database, {name: image for name, image in images.items() if name not in there})
-    return has_words(read(names[0]))
-
-
-def _match(database: Path, pairs: Sequence[Pair], read: Read, options: MatchOptions, report: Report) -> None:
-    there = matched_pairs(database)
-    left = [pair for pair in pairs if pair not in there]
-    before = len(pairs) - len(left)
-    report("matching", before, len(pairs))
-    batch: list[tuple[Pair, Matches]] = []
+    if not path.exists():
+        if strange := next((name for name in _WRITTEN if (out / name).exists()), None):
+            raise InputError(f"{out} has a {strange} that was not made here: use another folder")
+        with replacing(path) as temporary:
+            temporary.write_text(json.dumps(settings, indent=1), "utf-8")
+        return
     try:
-        for done, found in enumerate(_found(left, read, options), start=before + 1):
-            batch.append(found)
-            if len(batch) == _BATCH:
-                add_matches(database, batch)
-                batch = []
-            report("matching", done, len(pairs))
-    finally:  # whatever ends it, what was matched is kept
-        add_matches(database, batch)
+        before = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot read {path}: use another folder") from error
+    for name, value in settings.items():
+        if not isinstance(before, dict) or before.get(name) != value:
+            raise InputError(f"{out} was begun with other {name.replace('_', ' ')}: use another folder")
 
 
-def _found(pairs: Sequence[Pair], read: Read, options: MatchOptions) -> Iterator[tuple[Pair, Matches]]:
-    kept = Kept()
-    for pair in pairs:
-        a, b = kept.read(read, pair[0]), kept.read(read, pair[1])
-        yield pair, supported(match(a, b, **options), a, b)
+def _check_matching(request: MapRequest) -> None:
+    """Raise InputError for settings that no features can be matched with."""
+    from featveil.matching import NearestMatcher
+    from featveil.matching.word_sets import check_rule
+
+    NearestMatcher(ratio=request.ratio)
+    check_rule(request.rule)
 
 
-def supported(matches: Matches, a: Features | PrivateFeatures, b: Features | PrivateFeatures) -> Matches:
-    """Those of the candidates of words that their neighbours support; all, without words or keypoints."""
-    if not has_words(a, b) or a.keypoints is None or b.keypoints is None:
-        return matches
-    kept = well_supported(a.keypoints.xy[matches.indices[:, 0]], b.keypoints.xy[matches.indices[:, 1]])
-    return Matches(matches.indices[kept], matches.distances[kept])
+def _checked(pairs: list[tuple[str, str]], collection: "Collection") -> list[tuple[str, str]]:
+    known = set(collection.names)
+    for name in (name for pair in pairs for name in pair):
+        if name not in known:
+            raise InputError(f"the pairs name image {name!r}, which is not in {collection.path}")
+    if not pairs:
+        raise InputError("the pairs file names no pairs")
+    return pairs
 
 
-def has_words(*sides: Features | PrivateFeatures) -> bool:
-    """Whether any of them has word sets, and so several candidates a feature."""
-    return any(isinstance(side.descriptors, WordSets) for side in sides)
+def _map_options(request: MapRequest, options: Any, collection: "Collection", exact: bool) -> "MapOptions":
+    from featveil.core import WordSets
+    from featveil.databases import load_database
+    from featveil.geometry.sfm import Mapping3D
+    from featveil.pipelines.map_building import MapOptions
+
+    one = collection.read(collection.names[0])
+    words = isinstance(one.descriptors, WordSets)
+    matching: Any = {
+        "ratio": request.ratio,
+        "on_sphere": request.on_sphere,
+        "rule": request.rule,
+        "codebook": load_database(options.database) if words and options.database is not None else None,
+        "network": find_network(options.concealer, [one.kind]),
+    }
+    return MapOptions(matching, mapping=Mapping3D(refine_known=not exact))
+
+
+def _draw(
+    model: "SparseModel", beside: Path | None, reference: "SparseModel | None", name: str, out: Path
+) -> Path | None:
+    """Draw the model, and the one `beside` it, from one view; None when it has no points."""
+    from featveil.plotting.model_comparison import draw_models
+    from featveil.plotting.pictures import write_picture
+
+    if len(model.points) == 0:
+        return None
+    models = {name: model}
+    if beside is not None and reference is not None:
+        called = beside.resolve().name
+        models = {called if called != name else "beside": reference, **models}
+    write_picture(draw_models(models), out / PICTURE)
+    return out / PICTURE

@@ -20,7 +20,7 @@ from featveil.core.seeding import generator
 from featveil.core.version import VERSION
 from featveil.extractors.images import Image
 from featveil.inverters import Inverter, load_inverter
-from featveil.learning import require_onnx, require_torch
+from featveil.learning import require_torch
 from featveil.learning.encodings import Geometry
 from featveil.metrics.reconstruction import Reconstruction, compare
 from featveil.pipelines.train_parts.photo_pieces import Part, Piece, Pieces
@@ -128,6 +128,7 @@ def begin_with(network: "Network", start: Path) -> None:
 
 def check_request(request: InverterTraining, out: Path, settings: "Settings") -> None:
     """Raise what would otherwise end a training only after features were extracted, or the training itself."""
+    from featveil.learning import require_onnx
     from featveil.learning.inverter_networks import check_architecture
     from featveil.learning.training import find_device
 

@@ -1,74 +1,72 @@
-"""featveil match with features of many images: pairs of them -> hloc's matches.h5, or a COLMAP database."""
+"""Features of many images -> matches of pairs of them: hloc's matches.h5, or a COLMAP database."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
+from logging import getLogger
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from featveil.cli.concealing import find_network
-from featveil.cli.console import complain, number, progress, show
-from featveil.cli.extract import HDF5
 from featveil.core.errors import InputError
 from featveil.core.files import check_folder
+from featveil.core.resuming import Report, silent
+from featveil.pipelines.match import MatchRequest
+from featveil.pipelines.sources import HDF5
 
 if TYPE_CHECKING:
     from featveil.core import Matches
     from featveil.formats.collections import Collection
 
 Pair = tuple[str, str]
-Found = tuple[Pair, int, "Matches"]
+Matched = tuple[Pair, int, "Matches"]
 
 _BATCH = 100  # pairs that are lost when the machine stops; a matches file is copied for each batch, so they grow
 
+logger = getLogger(__name__)
+
 
 @dataclass(frozen=True)
-class Many:
-    """How pairs are matched: tests of points and subspaces, codebook and rule of words, kind of unnamed descriptors.
+class MatchManyResult:
+    """How many `pairs` were matched, and kept from before; `matches` of them are in `out`, others were `dropped`."""
 
-    `concealer` is the file of the network that one side was concealed by.
+    out: Path
+    pairs: int
+    skipped: int
+    matches: int
+    without_matches: int
+    dropped: int
+
+
+def match_many(request: MatchRequest, report: Report = silent) -> MatchManyResult:
+    """Match the pairs of images and add them to `out`; those that are there are kept unless they are to be replaced.
+
+    Raises InputError for images that are not there or on both sides, and for an output of other features.
     """
-
-    tests: dict[str, Any]
-    codebook: Path | None
-    rule: str
-    kind: str | None
-    overwrite: bool
-    concealer: Path | None = None
-
-    def options(self, *sides: "Collection") -> Any:
-        """As `match_pairs` takes them, for images of `sides`."""
-        from featveil.databases import load_database
-
-        book = None if self.codebook is None else load_database(self.codebook)
-        network = find_network(self.concealer, [side.read(side.names[0]).kind for side in sides])
-        return {**self.tests, "codebook": book, "rule": self.rule, "network": network}
-
-
-def has_many(path: Path) -> bool:
-    """Whether `path` may hold features of several images."""
-    return path.suffix.lower() in (*HDF5, ".db") or path.is_dir()
-
-
-def match_many(a: Path, b: Path, pairs: Path | None, out: Path | None, how: Many, json: bool) -> None:
-    """Match the pairs of images and add them to `out`; those that are there are kept unless they are to be replaced."""
     from featveil.formats.collections import open_collection
 
+    a, b, pairs, out = request.a, request.b, request.pairs, request.out
+    if request.picture is not None or request.images is not None:
+        raise InputError("--picture and --images are for two images, these are many")
     if out is None or out.suffix.lower() not in (*HDF5, ".db"):
         raise InputError("matches of many images go to one file: name it with --out, .h5 for hloc or .db for COLMAP")
     check_folder(out.parent)
     if out.resolve() in {path.resolve() for path in (a, b, pairs) if path is not None}:
         raise InputError(f"{out} is an input: choose another output")
-    first = open_collection(a, how.kind)
-    second = first if b.resolve() == a.resolve() else open_collection(b, how.kind)
+    first = open_collection(a, request.kind)
+    second = first if b.resolve() == a.resolve() else open_collection(b, request.kind)
     wanted = _wanted(first, second, pairs)
     target: _Target = _Database(out, first, second) if out.suffix.lower() == ".db" else _MatchesFile(out, first, second)
     target.check_names(wanted)
-    left = wanted if how.overwrite else target.missing(wanted)
+    left = wanted if request.overwrite else target.missing(wanted)
     counts = _Counts(len(wanted), len(wanted) - len(left))
-    with progress("matching") as report:
-        target.write(_found(left, first, second, how, counts, report))
-    _finish(counts, target, out, json)
+    target.write(_matches(left, (first, second), request, counts, report))
+    if target.dropped:
+        logger.warning(
+            f"{target.dropped:,} of {counts.matches:,} candidates do not fit hloc's file, which has one"
+            " match a feature: word sets need many; use a COLMAP .db, or featveil localize"
+        )
+    matches = counts.matches - target.dropped
+    return MatchManyResult(out, counts.done, counts.skipped, matches, counts.empty, target.dropped)
 
 
 @dataclass
@@ -83,24 +81,24 @@ class _Counts:
         return self.pairs - self.skipped
 
 
-def _found(
+def _matches(
     left: list[Pair],
-    first: "Collection",
-    second: "Collection",
-    how: Many,
+    sides: "tuple[Collection, Collection]",
+    request: MatchRequest,
     counts: _Counts,
-    report: Callable[[int, int], None],
-) -> Iterator[Found]:
+    report: Report,
+) -> Iterator[Matched]:
     from featveil.matching import Kept, match
 
-    kept, options = Kept(), how.options(first, second)
-    read_first, read_second = first.read, second.read
+    kept = Kept()
+    options = request.options([side.read(side.names[0]).kind for side in sides])
+    read_first, read_second = sides[0].read, sides[1].read
     for done, pair in enumerate(left, start=1):
         one, two = kept.read(read_first, pair[0]), kept.read(read_second, pair[1])
-        found = match(one, two, **options)
-        counts.matches += len(found)
-        counts.empty += len(found) == 0
-        yield pair, len(one), found
+        matches = match(one, two, **options)
+        counts.matches += len(matches)
+        counts.empty += len(matches) == 0
+        yield pair, len(one), matches
         report(counts.skipped + done, counts.pairs)
 
 
@@ -177,11 +175,11 @@ class _MatchesFile:
                 raise InputError(f"{self.out} has matches of other features of image {name!r}: --overwrite them")
         return left
 
-    def write(self, found: Iterator[Found]) -> None:
+    def write(self, matched: Iterator[Matched]) -> None:
         """Batch by batch."""
         from featveil.formats.hloc_matches import write
 
-        while batch := list(islice(found, max(_BATCH, self.kept))):
+        while batch := list(islice(matched, max(_BATCH, self.kept))):
             self.dropped += write(self.out, batch)
             self.kept += len(batch)
 
@@ -204,34 +202,14 @@ class _Database:
         there = matched_pairs(self.out) if self.out.exists() else set()
         return [pair for pair in wanted if pair not in there]
 
-    def write(self, found: Iterator[Found]) -> None:
+    def write(self, matched: Iterator[Matched]) -> None:
         """Batch by batch; images that are not there are added with their keypoints, never with descriptors."""
         from featveil.geometry.match_database import write_matches
 
-        while batch := list(islice(found, _BATCH)):
+        while batch := list(islice(matched, _BATCH)):
             sides = {pair[0]: self.first.read(pair[0]) for pair, _, _ in batch}
             sides |= {pair[1]: self.second.read(pair[1]) for pair, _, _ in batch if pair[1] not in sides}
             write_matches(self.out, sides, [(pair, matches) for pair, _, matches in batch])
 
 
 _Target = _MatchesFile | _Database
-
-
-def _finish(counts: _Counts, target: _Target, out: Path, json: bool) -> None:
-    if target.dropped:
-        complain(
-            "warning",
-            f"{number(target.dropped)} of {number(counts.matches)} candidates do not fit hloc's file, which has one"
-            " match a feature: word sets need many; use a COLMAP .db, or featveil localize",
-        )
-    result = {
-        "out": str(out),
-        "pairs": counts.done,
-        "skipped": counts.skipped,
-        "matches": counts.matches - target.dropped,
-    }
-    result |= {"without_matches": counts.empty, "dropped": target.dropped}
-    text = f"{number(counts.matches - target.dropped)} matches of {number(counts.done)} pairs written to {out}"
-    text += f", {number(counts.skipped)} pairs there already and kept" if counts.skipped else ""
-    text += f", {number(counts.empty)} pairs without a match" if counts.empty else ""
-    show(result, json, text)

@@ -1,7 +1,9 @@
 """Placing queries in the room's map: whose features they are matched with, and what is refused or has no pose."""
 
+import shutil
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,12 +11,13 @@ import pytest
 from featveil.core import Features, InputError, Points, PrivateFeatures
 from featveil.databases import Database, builtin
 from featveil.defenses import Lifting, Subset, privatize
+from featveil.formats import hloc
 from featveil.geometry.absolute_pose import Localized, PoseSearch
 from featveil.matching import MatchOptions, as_words
 from featveil.metrics import align_poses, pose_errors
-from featveil.pipelines import localize as localizing
-from featveil.pipelines.localize import LocalizeOptions, Localizer
-from featveil.pipelines.map import Read
+from featveil.pipelines import localizer as localizing
+from featveil.pipelines.localizer import LocalizeOptions, Localizer
+from featveil.pipelines.map_building import Read
 from rooms import Room
 
 HOW = LocalizeOptions(search=PoseSearch(seed=0))
@@ -39,13 +42,13 @@ def locate(
     )
 
 
-def check(room: Room, located: Localized, metres: float, degrees: float) -> None:
+def check(room: Room, located: Localized, metres: float, degrees: float, query: str = "") -> None:
     """Against the true pose: the map is turned to the room first."""
     assert located.pose is not None, located.reason
-    name = room.names[2]
+    name = query or room.names[2]
     others = {other: pose for other, pose in room.scene.poses.items() if other != name}
-    found = align_poses({**room.map.poses, name: located.pose}, others)[name]
-    turned, moved = pose_errors(found, room.scene.poses[name])
+    aligned = align_poses({**room.map.poses, name: located.pose}, others)[name]
+    turned, moved = pose_errors(aligned, room.scene.poses[name])
     assert moved < metres and turned < degrees
 
 
@@ -68,7 +71,7 @@ def test_neighbours_leave_few_of_the_candidates(room: Room) -> None:
 @pytest.mark.parametrize("named", [True, False])
 def test_queries_in_a_map_of_words(room: Room, named: bool) -> None:
     """Words on either side give many candidates: a raw query gets the same care as one of words."""
-    sent = {name: words(found, seed=seed) for seed, (name, found) in enumerate(room.features.items(), start=1)}
+    sent = {name: words(features, seed=seed) for seed, (name, features) in enumerate(room.features.items(), start=1)}
     raw = room.features[room.names[2]]
     query = words(raw) if named else raw
     located = locate(room, query, read=sent.__getitem__)
@@ -111,7 +114,7 @@ def test_features_of_the_map_are_read_and_named_once(room: Room, monkeypatch: py
 
 
 def test_another_order_of_the_map_s_features_does_not_matter(room: Room) -> None:
-    turned = {name: found.take(rng().permutation(len(found))) for name, found in room.features.items()}
+    turned = {name: features.take(rng().permutation(len(features))) for name, features in room.features.items()}
     check(room, locate(room, room.features[room.names[2]], read=turned.__getitem__), 0.01, 0.3)
 
 
@@ -147,3 +150,28 @@ def test_without_images_of_the_map(room: Room) -> None:
     raw, camera = room.features[room.names[2]], room.scene.cameras[room.names[2]]
     located = Localizer(room.map, room.features.__getitem__).locate(raw, camera, True, [])
     assert located.pose is None and located.reason.startswith("0 matches")
+
+
+def test_a_folder_says_it_all(room: Room, tmp_path: Path) -> None:
+    """The map, the features beside it and all of its images; a query may come without a camera."""
+    folder = tmp_path / "map"
+    shutil.copytree(room.model, folder)
+    with pytest.raises(InputError, match="no features beside it"):
+        Localizer(folder)
+    hloc.write_features(folder / "features.h5", [(name, room.features[name]) for name in room.names[1:]])
+    localizer = Localizer(folder, options=HOW)
+    assert sorted(localizer.images) == room.names[1:]
+    query = room.features[room.names[0]]
+    check(room, localizer.locate(query, room.scene.cameras[room.names[0]]), 0.01, 0.3, room.names[0])
+    assert localizer.locate(query).pose is not None
+    with pytest.raises(InputError, match="camera"):
+        localizer.locate(replace(query, image_size=None))
+
+
+def test_where_features_of_the_map_come_from(room: Room, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="features of its images"):
+        Localizer(room.map)
+    hloc.write_features(tmp_path / "others.h5", [("other", room.features[room.names[0]])])
+    with pytest.raises(InputError, match="none of the 6 images"):
+        Localizer(room.map, tmp_path / "others.h5")
+    assert len(Localizer(room.model, room.features.__getitem__).images) == 6

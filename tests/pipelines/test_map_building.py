@@ -16,8 +16,8 @@ from featveil.geometry.match_database import Pair, matched_pairs, stored_images
 from featveil.geometry.models import read_model
 from featveil.geometry.two_view import OF_CANDIDATES, Verification, Verified
 from featveil.matching import MatchOptions, as_words, match
-from featveil.pipelines import map as map_building
-from featveil.pipelines.map import DATABASE, MapOptions, all_pairs, build, match_and_verify, supported
+from featveil.pipelines import map_building
+from featveil.pipelines.map_building import DATABASE, MapOptions, all_pairs, build_map, match_and_verify, supported
 from interruptions import Watched
 from rooms import STEADY, Room
 
@@ -28,16 +28,16 @@ def watched(
     monkeypatch: pytest.MonkeyPatch, stop_at: int = 0, error: type[BaseException] = KeyboardInterrupt
 ) -> Watched:
     """Counts the pairs that are matched."""
-    return Watched(monkeypatch, "featveil.pipelines.map.match", match, stop_at, error)
+    return Watched(monkeypatch, "featveil.pipelines.map_building.match", match, stop_at, error)
 
 
 def built(room: Room, out: Path, names: Sequence[str] | None = None) -> map_building.BuiltMap:
-    return build(names or room.names, room.features.__getitem__, out, cameras=room.scene.cameras, options=HOW)
+    return build_map(names or room.names, room.features.__getitem__, out, cameras=room.scene.cameras, options=HOW)
 
 
 def test_the_same_map_as_step_by_step(room: Room, tmp_path: Path) -> None:
     stages: list[tuple[str, int, int]] = []
-    made = build(
+    result = build_map(
         room.names,
         room.features.__getitem__,
         tmp_path / "new" / "map",
@@ -45,13 +45,13 @@ def test_the_same_map_as_step_by_step(room: Room, tmp_path: Path) -> None:
         options=HOW,
         report=lambda *stage: stages.append(stage),
     )
-    assert made.pairs == 15 and made.verified == room.verified
-    assert made.model.views.keys() == room.map.views.keys()
-    assert (made.model.points == room.map.points).all()
+    assert result.pairs == 15 and result.verified == room.verified
+    assert result.model.views.keys() == room.map.views.keys()
+    assert (result.model.points == room.map.points).all()
     assert [stage for stage in stages if stage[0] == "matching"] == [("matching", done, 15) for done in range(16)]
     assert ("verifying", 0, 15) in stages and stages[-1] == ("mapping", 6, 6)
     stored = read_model(tmp_path / "new" / "map")
-    assert sorted(stored.points.tolist()) == sorted(made.model.points.tolist())
+    assert sorted(stored.points.tolist()) == sorted(result.model.points.tolist())
 
 
 def test_features_are_read_once_for_all_pairs(room: Room, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,8 +68,8 @@ def test_features_are_read_once_for_all_pairs(room: Room, tmp_path: Path, monkey
 
 def test_only_the_pairs_that_were_named(room: Room, tmp_path: Path) -> None:
     pairs: list[Pair] = [(room.names[1], room.names[0]), (room.names[1], room.names[2])]
-    count, found = match_and_verify(room.names, room.features.__getitem__, tmp_path, pairs=pairs, options=HOW)
-    assert (count, found.pairs) == (2, 2)
+    count, verified = match_and_verify(room.names, room.features.__getitem__, tmp_path, pairs=pairs, options=HOW)
+    assert (count, verified.pairs) == (2, 2)
     assert matched_pairs(tmp_path / DATABASE) == {*pairs, *((two, one) for one, two in pairs)}
     assert stored_images(tmp_path / DATABASE) == set(room.names)
 
@@ -87,12 +87,12 @@ def test_what_cannot_be_a_map(room: Room, tmp_path: Path) -> None:
     read, out = room.features.__getitem__, tmp_path / "map"
     for names in ([], room.names[:1]):
         with pytest.raises(InputError, match=f"at least two images, got {len(names)}"):
-            build(names, read, out)
+            build_map(names, read, out)
     with pytest.raises(InputError, match="the pairs name image 'no', which is none of the 6 images"):
-        build(room.names, read, out, pairs=[(room.names[0], "no")])
+        build_map(room.names, read, out, pairs=[(room.names[0], "no")])
     bare = Features(room.features[room.names[0]].descriptors, "sift")
     with pytest.raises(InputError, match="no keypoints, which mapping needs"):
-        build(room.names, lambda name: bare, out)
+        build_map(room.names, lambda name: bare, out)
     assert not (out / DATABASE).exists()
 
 
@@ -110,11 +110,11 @@ def test_a_build_that_was_stopped_goes_on(
     assert [path.name for path in tmp_path.iterdir()] == [DATABASE]
     assert len(matched_pairs(tmp_path / DATABASE)) == 2 * 7
     again = watched(monkeypatch)
-    made = built(room, tmp_path, names)
+    result = built(room, tmp_path, names)
     assert again.calls == 3
-    assert made.pairs == made.verified.pairs == 10 and len(made.model.views) == 5
+    assert result.pairs == result.verified.pairs == 10 and len(result.model.views) == 5
     again = watched(monkeypatch)
-    assert (built(room, tmp_path, names).model.points == made.model.points).all()
+    assert (built(room, tmp_path, names).model.points == result.model.points).all()
     assert again.calls == 0
 
 
@@ -142,11 +142,11 @@ def test_a_folder_of_other_features_or_cameras_is_refused(room: Room, tmp_path: 
     turned = {name: room.features[name].take(np.arange(500)[::-1]) for name in names}
     for others in (fewer, turned):
         with pytest.raises(InputError, match="has other keypoints in"):
-            build(names, others.__getitem__, tmp_path, cameras=cameras)
+            build_map(names, others.__getitem__, tmp_path, cameras=cameras)
     wrong = Camera("PINHOLE", 320, 240, (400.0, 400.0, 160.0, 120.0))
     for given in ({}, dict.fromkeys(names, wrong), {name: cameras[name] for name in names[1:]}):
         with pytest.raises(InputError, match="has another camera in"):
-            build(names, room.features.__getitem__, tmp_path, cameras=given)
+            build_map(names, room.features.__getitem__, tmp_path, cameras=given)
 
 
 def test_candidates_of_words_are_those_that_neighbours_support(room: Room) -> None:

@@ -1,19 +1,19 @@
-"""Where the privatize command puts its releases: one `.veil` file an image, or one private file for all.
+"""Where verbs put what they make of each input: one `.veil` file per image, or one private file for all.
 
 Nothing is released unless it was recorded in the ledger, if there is one, and hardly ever is the reverse true.
 """
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from logging import getLogger
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from featveil.cli.console import complain
-from featveil.cli.extract import Work, targets
-from featveil.cli.releases import Releases
-from featveil.cli.sources import Source
 from featveil.core.errors import FeatveilError, InputError
 from featveil.core.files import check_folder, make_folder, replacing
+from featveil.core.resuming import Report
+from featveil.pipelines.releases import Releases
+from featveil.pipelines.sources import HDF5, Source
 
 if TYPE_CHECKING:
     from featveil.core import Defense, Features, PrivateFeatures
@@ -21,6 +21,75 @@ if TYPE_CHECKING:
 # A private file is copied for each batch, so batches grow with it. Those that are charged do not: whatever kills the
 # process takes the charges of a batch with it.
 _BATCH = 16
+
+_NOT_FOLDERS = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".npz", ".npy", ".safetensors", ".db")
+
+Item = TypeVar("Item")
+
+logger = getLogger(__name__)
+
+
+class Work(Generic[Item]):
+    """Counts what was written, skipped and failed of `total` inputs; a failure is a warning at once."""
+
+    def __init__(self, make: Callable[[Path], Item], total: int, report: Report) -> None:
+        self._make, self.total, self._report = make, total, report
+        self.written = self.skipped = self.failed = self.features = 0
+
+    def tried(self, path: Path) -> Item | None:
+        """What is made of `path`, or None when that failed. The only input there is may not fail."""
+        item: Item | None = None
+        try:
+            item = self._make(path)
+        except FeatveilError as error:
+            if self.total == 1:
+                raise
+            self.fail(str(error))
+        return item
+
+    def count(self, features: int) -> None:
+        """One more was written, of so many features."""
+        self.written += 1
+        self.features += features
+
+    def fail(self, message: str) -> None:
+        """One more failed."""
+        self.failed += 1
+        logger.warning(message)
+        self.advance()
+
+    def advance(self) -> None:
+        """Report how far it is."""
+        self._report(self.written + self.skipped + self.failed, self.total)
+
+    def check_any(self) -> None:
+        """Raise InputError when nothing could be used."""
+        if self.failed and not self.written and not self.skipped:
+            raise InputError(f"none of the {self.total} inputs could be used, nothing was written: see the lines above")
+
+
+def targets(names: Iterable[str], out: Path) -> dict[str, Path]:
+    """Where each of `names` is written: `out` itself if it is a .veil file, else .veil files in that folder.
+
+    Raises InputError when `out` cannot hold them. Makes nothing.
+    """
+    names = list(names)
+    check_folder(out.parent)
+    if not out.exists() and (out.suffix.lower() in _NOT_FOLDERS or out.suffix.lower() in HDF5):
+        raise InputError(f"{out} would be a folder with a misleading name: name a .veil file or a folder")
+    if out.suffix == ".veil" and not out.is_dir():
+        if len(names) > 1:
+            raise InputError(f"{len(names)} inputs do not fit one file {out}: name a folder")
+        return dict.fromkeys(names, out)
+    if out.exists() and not out.is_dir():
+        raise InputError(f"{out} is a file that does not end in .veil: name a folder or a .veil file")
+    planned = {name: out / (name if name.endswith(".veil") else f"{name}.veil") for name in names}
+    for name, path in planned.items():
+        if not path.resolve().is_relative_to(out.resolve()):
+            raise InputError(f"{name!r} leads out of the folder {out}: rename it first")
+    if len(set(planned.values())) < len(planned):
+        raise InputError(f"two inputs would be written to one file in {out}: use two folders")
+    return planned
 
 
 class Output(Protocol):
@@ -56,8 +125,8 @@ def names_to_skip(output: Output, method: "Defense", resume: bool, overwrite: bo
     if not resume:
         return set()
     for name in there:
-        found = output.load(name)
-        if not isinstance(found, PrivateFeatures) or found.defense != method.for_kind(base_kind(found.kind)).spec():
+        stored = output.load(name)
+        if not isinstance(stored, PrivateFeatures) or stored.defense != method.for_kind(base_kind(stored.kind)).spec():
             raise InputError(f"{output.place(name)} was made with other settings: use those, or another output")
     return there
 
@@ -66,7 +135,7 @@ class VeilFiles:
     """One .veil file for each of `sources`: `out` itself, or in that folder."""
 
     def __init__(self, sources: dict[str, Source], out: Path) -> None:
-        self.planned = targets(list(sources), out)
+        self.planned = targets(sources, out)
         inputs = {source.path.resolve() for source in sources.values()}
         for target in self.planned.values():
             if target.resolve() in inputs:
@@ -92,7 +161,6 @@ class VeilFiles:
             private = work.tried(Path(name))
             if private is not None:
                 self._write(name, private, work, releases)
-                work.advance()
 
     def _write(self, name: str, private: "PrivateFeatures", work: "Work[PrivateFeatures]", releases: Releases) -> None:
         """Written beside, charged, then moved into place."""
@@ -110,9 +178,9 @@ class VeilFiles:
             charged = releases.account is not None and releases.images > before
             _failed(name, error, work, " (the ledger was charged for it)" if charged else "")
         else:
-            work.written += 1
-            work.features += len(private)
             releases.bytes += size
+            work.count(len(private))
+            work.advance()
 
 
 class PrivateFile:
@@ -153,19 +221,19 @@ class PrivateFile:
         """
         from featveil.formats import private_hloc
 
-        found = self._found(names, work, releases)
-        while (first := next(found, None)) is not None:
+        released = self._charged(names, work, releases)
+        while (first := next(released, None)) is not None:
             before = releases.images - 1
             most = _BATCH if releases.account else max(_BATCH, len(self.before) + work.written)
             try:
-                private_hloc.write(self.out, itertools.chain([first], itertools.islice(found, most - 1)))
+                private_hloc.write(self.out, itertools.chain([first], itertools.islice(released, most - 1)))
             except FeatveilError as error:
                 lost = f" (the ledger was charged for {releases.images - before} that were not released)"
                 raise type(error)(f"{error}{lost if releases.account else ''}") from error
         if self._stopped is not None:
             raise self._stopped
 
-    def _found(
+    def _charged(
         self, names: list[str], work: "Work[PrivateFeatures]", releases: Releases
     ) -> Iterator[tuple[str, "PrivateFeatures"]]:
         """Releases that were checked and charged."""
@@ -186,17 +254,15 @@ class PrivateFile:
                 self._stopped = error
                 return
             else:
-                work.written += 1
-                work.features += len(private)
                 releases.bytes += size
+                work.count(len(private))
                 yield self.stored[name], private
-            work.advance()
+                work.advance()
 
 
 def _failed(name: str, error: FeatveilError, work: "Work[PrivateFeatures]", charged: str = "") -> None:
-    """Count and show a failure; that of the only input ends the command."""
+    """Count a failure; that of the only input ends the run."""
     message = f"{name}: {error}{charged}"
     if work.total == 1:
         raise type(error)(message) from error
-    work.failed += 1
-    complain("warning", message)
+    work.fail(message)

@@ -1,0 +1,157 @@
+"""A query and a map of raw or private features -> the pose of its camera, by matching with images of the map."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from featveil.core import Camera, Features, InputError, Matches, WordSets
+from featveil.core.arrays import Integers
+from featveil.formats.collections import Collection, open_collection
+from featveil.geometry.absolute_pose import (
+    Correspondences,
+    Localized,
+    PoseSearch,
+    correspond,
+    estimate_beyond_chance,
+    estimate_pose,
+    points_at,
+)
+from featveil.geometry.map_images import guess_camera
+from featveil.geometry.models import SparseModel, read_model
+from featveil.matching import Kept, MatchOptions, as_words, conceal_raw, match
+from featveil.matching.dispatch import find_codebook
+from featveil.pipelines.map_building import AnyFeatures, Read, has_words, supported
+from featveil.pipelines.sources import PRIVATE, RAW
+
+
+@dataclass(frozen=True)
+class LocalizeOptions:
+    """How queries are matched with the map, and their poses sought.
+
+    `neighbours`: of the many candidates of word sets, only those that their neighbours support are tried.
+    """
+
+    matching: MatchOptions = field(default_factory=lambda: MatchOptions())
+    search: PoseSearch = field(default_factory=PoseSearch)
+    neighbours: bool = True
+
+
+class Localizer:
+    """Places queries in a map, raw or private, by matching them with its images.
+
+    Example: Localizer("map/").locate(query, camera)
+    """
+
+    def __init__(
+        self,
+        model: SparseModel | str | Path,
+        features: Read | str | Path | None = None,
+        options: LocalizeOptions | None = None,
+    ) -> None:
+        """Of `model`, a folder or what was read from it, with the `features` of its images, which stay in memory.
+
+        `features` are a file or a folder of them, or a function of an image's name; without any those beside the
+        model. Raises InputError when there are none, or FormatError.
+        """
+        if isinstance(model, SparseModel):
+            if features is None:
+                raise InputError("a model that was read needs the features of its images: give them, or its folder")
+            self.model = model
+        else:
+            self.model = read_model(model)
+            features = features or beside(Path(model))
+        self.options = options or LocalizeOptions()
+        self.images = list(self.model.views)
+        if isinstance(features, str | Path):
+            collection = open_collection(features)
+            self.images = usable_images(self.model, collection)
+            features = collection.read
+        self._network = self.options.matching.get("network")
+        self._raw = features
+        self._kept = Kept()
+        self._seen: dict[str, Integers] = {}
+
+    def locate(
+        self,
+        query: AnyFeatures,
+        camera: Camera | None = None,
+        known: bool = True,
+        images: Sequence[str] | None = None,
+    ) -> Localized:
+        """The pose of `query` from matches with `images` of the map (default: all); `known` intrinsics stay.
+
+        Without a camera its focal length is estimated along. With too few matches there is no pose, and a reason.
+        Raises InputError when query and map cannot be compared, an image is not in the map, or its features are others
+        than the model was made of.
+        """
+        if camera is None:
+            if query.image_size is None:
+                raise InputError("neither size nor camera of the query is known: give its camera")
+            camera, known = guess_camera(query.image_size), False
+        images = self.images if images is None else images
+        correspondences = self.correspondences(query, images)
+        words = has_words(query, *(self._features(query, name) for name in images[:1]))
+        estimate = estimate_beyond_chance if words else estimate_pose
+        return estimate(correspondences, camera, known, self.options.search)
+
+    def correspondences(self, query: AnyFeatures, images: Sequence[str]) -> Correspondences:
+        """Which points of the map the keypoints of `query` may show, by its matches with `images`."""
+        if query.keypoints is None:
+            raise InputError("the query has no keypoints, which localization needs")
+        matched = []
+        for name in images:
+            if name not in self.model.views:
+                raise InputError(f"image {name!r} is not in the map")
+            features = self._features(query, name)
+            matched.append((self._matches(query, features), self._points(name, features)))
+        return correspond(query.keypoints.xy, matched, self.model.points)
+
+    def _features(self, query: AnyFeatures, name: str) -> AnyFeatures:
+        """What `query` is matched with of an image of the map."""
+        return self._kept.read(self._words if self._in_words(query) else self._read, name)
+
+    def _matches(self, query: AnyFeatures, features: AnyFeatures) -> Matches:
+        matches = match(query, features, **self.options.matching)
+        return supported(matches, query, features) if self.options.neighbours else matches
+
+    def _in_words(self, query: AnyFeatures) -> bool:
+        """Whether raw features of the map are better named by their words once, for all queries."""
+        vocabulary = self.options.matching.get("rule", "vocabulary") == "vocabulary"
+        if not vocabulary or not isinstance(query.descriptors, WordSets):
+            return False
+        given = self.options.matching.get("codebook")
+        self._codebook = find_codebook(query, given=given, network=self._network)
+        return True
+
+    def _read(self, name: str) -> AnyFeatures:
+        """What the map has of an image; raw features are concealed where queries are."""
+        features = self._raw(name)
+        return features if self._network is None else conceal_raw(features, self._network)
+
+    def _words(self, name: str) -> AnyFeatures:
+        features = self._read(name)
+        return as_words(features, self._codebook) if isinstance(features, Features) else features
+
+    def _points(self, name: str, features: AnyFeatures) -> Integers:
+        if name not in self._seen:
+            if features.keypoints is None:
+                raise InputError(f"the features of image {name!r} have no keypoints, which localization needs")
+            self._seen[name] = points_at(self.model.views[name], features.keypoints.xy, name)
+        return self._seen[name]
+
+
+def beside(model: Path) -> Path:
+    """The file of features beside the model in a folder, such as `featveil map` leaves; raises InputError for none."""
+    for name in (PRIVATE, RAW):
+        if (model / name).is_file():
+            return model / name
+    raise InputError(f"{model} has no features beside it: name those that it was made of with --features")
+
+
+def usable_images(model: SparseModel, stored: Collection) -> list[str]:
+    """The images of the map that there are features of; raises InputError when there are none."""
+    names = set(stored.names)
+    usable = [name for name in model.views if name in names]
+    if not usable:
+        raise InputError(f"none of the {len(model.views)} images of the model is in {stored.path}: names must agree")
+    return usable
