@@ -292,7 +292,7 @@ class TestEnrolling:
     ) -> None:
         from featveil.defenses import privatize
 
-        Watched(monkeypatch, "featveil.pipelines.face_templates.privatize", privatize, stop_at=5)
+        Watched(monkeypatch, "featveil.pipelines.face_parts.face_templates.privatize", privatize, stop_at=5)
         stopped = run("face", "enroll", store, "--everyone", folder / "staff.npz")
         assert (stopped.exit_code, stopped.stdout) == (130, "")
         assert stopped.stderr == "stopped: nothing was left half-written\n"
@@ -528,7 +528,7 @@ def test_a_command_that_is_killed_keeps_who_was_enrolled(
     """As if the power was cut: those of earlier parts are there, and those who follow cost the pool nothing twice."""
     code = """
 import os, signal, sys
-import featveil.pipelines.face_templates as tasks, featveil.stores.templates as templates
+import featveil.pipelines.face_parts.face_templates as tasks, featveil.stores.templates as templates
 from featveil.cli import app
 templates._BATCH = 2
 real, calls = tasks.privatize, 0

@@ -13,7 +13,7 @@ import pytest
 
 from face_sets import population
 from featveil.datasets.face_sets import load_faces, save_faces
-from featveil.pipelines.face_templates import describe_bin
+from featveil.pipelines.face_parts.face_templates import describe_bin
 from interruptions import Watched
 from template_stores import without_waiting_for_the_disk
 
@@ -120,7 +120,7 @@ class TestBins:
     def test_a_folder_that_is_not_there_is_told_before_the_work(
         self, network: Path, bin_file: Path, tmp_path: Path, refused: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        watched = Watched(monkeypatch, "featveil.pipelines.face_templates.describe_bin", describe_bin)
+        watched = Watched(monkeypatch, "featveil.pipelines.face_parts.face_templates.describe_bin", describe_bin)
         extract = ("face", "extract", bin_file, "--model", network, "--out")
         assert "does not exist: create it first" in refused(*extract, tmp_path / "nowhere" / "out.npz")
         assert watched.calls == 0

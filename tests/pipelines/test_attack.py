@@ -14,8 +14,7 @@ from featveil.core.records import read_records
 from featveil.databases import builtin
 from featveil.defenses import Lifting, Metric, Naive, Subset, privatize
 from featveil.metrics import BINS, align
-from featveil.pipelines.attack_parts.guesses import guess_path, run_guesses
-from featveil.pipelines.attack_parts.records import (
+from featveil.pipelines.attack_parts.attack_records import (
     Settings,
     Target,
     fingerprint,
@@ -23,6 +22,7 @@ from featveil.pipelines.attack_parts.records import (
     measure,
     run_resumable,
 )
+from featveil.pipelines.attack_parts.guesses import guess_path, run_guesses
 from featveil.pipelines.scoring import attack_parameters, scheme_name
 from featveil.plotting.leakage_tables import leakage_rows
 from victims import lifted, own_database, picture

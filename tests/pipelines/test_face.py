@@ -17,8 +17,8 @@ from featveil.datasets.face_sets import FaceSet, load_faces, save_faces
 from featveil.defenses import Hardened, Lifting, privatize
 from featveil.distances import pair_distances
 from featveil.extractors.face_networks import Crops
-from featveil.pipelines import face_templates as module
-from featveil.pipelines.face_templates import (
+from featveil.pipelines.face_parts import face_templates as module
+from featveil.pipelines.face_parts.face_templates import (
     defense_of,
     describe_bin,
     describe_photographs,

@@ -9,7 +9,7 @@ import typer
 
 from featveil.cli.console import Json, progress, show, stderr
 from featveil.cli.options import command
-from featveil.pipelines.database import DatabaseRequest, build_database, database_facts
+from featveil.pipelines.build_database import DatabaseRequest, build_database, database_facts
 
 app = typer.Typer(
     no_args_is_help=True,

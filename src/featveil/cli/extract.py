@@ -8,11 +8,7 @@ from featveil.cli.console import Json, progress, show
 from featveil.cli.options import command
 from featveil.pipelines.extract import ExtractRequest, ExtractResult, extract_files
 from featveil.pipelines.privatize import PrivatizeResult
-from featveil.pipelines.sources import HDF5 as HDF5
-from featveil.pipelines.sources import named_images as named_images
-from featveil.pipelines.sources import read_features as read_features
 
-MaxFeatures = Annotated[int, typer.Option(min=1, help="Strongest features to keep of each image.")]
 ContrastThreshold = Annotated[float, typer.Option(help="Of keypoints; a smaller one finds more, in flat areas too.")]
 
 

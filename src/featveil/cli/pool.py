@@ -9,7 +9,7 @@ import typer
 from featveil.cli.console import Json, progress
 from featveil.cli.console import show as show_result
 from featveil.cli.options import command
-from featveil.pipelines.pool import PoolAddition, PoolRequest, add_to_pool, create_pool
+from featveil.pipelines.fill_pool import PoolAddition, PoolRequest, add_to_pool, create_pool
 
 if TYPE_CHECKING:
     from featveil.stores.pool import Holdings

@@ -91,7 +91,7 @@ class Adversary:
     def knowledge(self, private: "PrivateFeatures", name: str) -> "Knowledge":
         """What it has to attack `private`, of the file `name`; built-in databases where they are the right ones."""
         from featveil.attacks import Knowledge
-        from featveil.pipelines.attack_parts.records import fingerprint
+        from featveil.pipelines.attack_parts.attack_records import fingerprint
         from featveil.pipelines.scoring import check_codebook
 
         own, kind = fingerprint(private), base_kind(private.kind)
@@ -117,7 +117,7 @@ class Adversary:
 
     def _repeats(self, own: str, name: str) -> "tuple[PrivateFeatures, ...]":
         """Further releases of what has the fingerprint `own`; raises InputError when all that is given is itself."""
-        from featveil.pipelines.attack_parts.records import fingerprint
+        from featveil.pipelines.attack_parts.attack_records import fingerprint
 
         given = [_private(beside(path, name, "--repeats"), "--repeats") for path in self.files.repeats]
         further = tuple(repeat for repeat in given if fingerprint(repeat) != own)

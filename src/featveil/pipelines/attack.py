@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from featveil.core import ConcealingNetwork, PrivateFeatures
     from featveil.core.records import Record
     from featveil.metrics import Truth
+    from featveil.pipelines.attack_parts.attack_records import Target
     from featveil.pipelines.attack_parts.guesses import Guessed
-    from featveil.pipelines.attack_parts.records import Target
 
 FEATURES_OF_IMAGE = 2048
 
@@ -215,8 +215,8 @@ class _Run:
         )
 
     def _file(self, name: str, victim: _Victim, report: Report) -> None:
+        from featveil.pipelines.attack_parts.attack_records import Settings, Target, run_resumable
         from featveil.pipelines.attack_parts.guesses import run_guesses
-        from featveil.pipelines.attack_parts.records import Settings, Target, run_resumable
 
         private = _private(victim.path)
         knowledge = self.adversary.knowledge(private, victim.inside)
@@ -361,7 +361,7 @@ class _Run:
         That they agree in seed, sample and database is sure: chance is measured in every run, and was checked.
         """
         from featveil.core.records import read_records
-        from featveil.pipelines.attack_parts.records import TASK
+        from featveil.pipelines.attack_parts.attack_records import TASK
 
         attacked = {(record.dataset, record.parameters["private"]) for record in self.records}
         return list(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from featveil.core import Defense, Features
     from featveil.datasets.face_sets import FaceSet
     from featveil.extractors.face_networks import FaceNetwork
-    from featveil.pipelines.face_templates import LeftOut
+    from featveil.pipelines.face_parts.face_templates import LeftOut
     from featveil.stores.templates import Calibration, Settings, TemplateStore, Verdict
 
 Item = TypeVar("Item")
@@ -190,7 +190,7 @@ def extract_faces(
 ) -> "tuple[FaceSet, list[LeftOut]]":
     """Describe faces and write the descriptors, which are raw; returns them, and the photographs that have none."""
     from featveil.datasets.face_sets import save_faces
-    from featveil.pipelines.face_templates import describe_bin, describe_photographs
+    from featveil.pipelines.face_parts.face_templates import describe_bin, describe_photographs
 
     images, left_out = request.images, list["LeftOut"]()
     if request.largest and request.every:
@@ -249,7 +249,7 @@ def enroll(
     Those of a file who are enrolled already are left out. Raises InputError for a name that is taken, PrivacyError
     where a pool has too few faces left; no template is stored then.
     """
-    from featveil.pipelines.face_templates import check_enough, defense_of, templates
+    from featveil.pipelines.face_parts.face_templates import check_enough, defense_of, templates
 
     store, settings = open_store(request.store)
     person, photo, already = request.person, request.photo, 0
@@ -272,7 +272,7 @@ def enroll(
 
 def verify(request: VerifyRequest, choice: FaceChoice = _USUAL_CHOICE) -> "Verdict":
     """Whether a face is that of a person in the store; raises InputError where nobody has that name."""
-    from featveil.pipelines.face_templates import parallel_probe
+    from featveil.pipelines.face_parts.face_templates import parallel_probe
 
     store, settings = open_store(request.store)
     probe = _face(request.photo, settings, choice)
@@ -297,7 +297,7 @@ def calibrate(request: CalibrateRequest, hidden: Among = _AS_CREATED) -> Calibra
 
     from featveil.datasets.face_pairs import load_pairs
     from featveil.datasets.face_sets import load_faces
-    from featveil.pipelines.face_templates import accepted_others, find_threshold
+    from featveil.pipelines.face_parts.face_templates import accepted_others, find_threshold
 
     store, settings = open_store(request.store)
     faces = load_faces(request.faces, settings.kind)
@@ -335,7 +335,7 @@ def _by_pool(request: StoreRequest) -> "tuple[str, int, Defense]":
 
 
 def _by_lifting(request: StoreRequest, kind: str) -> "tuple[str, int, Defense]":
-    from featveil.pipelines.face_templates import load_others
+    from featveil.pipelines.face_parts.face_templates import load_others
     from featveil.registry import DEFENSES
 
     others = load_others(request.among, kind, request.attribute)

@@ -14,11 +14,11 @@ from featveil.databases.nearest_labels import NearestLabels
 from featveil.datasets.face_sets import FaceSet
 from featveil.defenses import STRATEGIES, Lifting
 from featveil.distances import nearest
-from featveil.pipelines.face_templates import HARDENED as HARDENED
-from featveil.pipelines.face_templates import SAME_PERSON as SAME_PERSON
-from featveil.pipelines.face_templates import groups_of_people as groups_of_people
-from featveil.pipelines.face_templates import halves as halves
-from featveil.pipelines.face_templates import hide_by_pools
+from featveil.pipelines.face_parts.face_templates import HARDENED as HARDENED
+from featveil.pipelines.face_parts.face_templates import SAME_PERSON as SAME_PERSON
+from featveil.pipelines.face_parts.face_templates import groups_of_people as groups_of_people
+from featveil.pipelines.face_parts.face_templates import halves as halves
+from featveil.pipelines.face_parts.face_templates import hide_by_pools
 
 RAW = "raw"
 FACE_STRATEGIES = ("random", "adversarial", "hybrid", "hybrid+", "balanced", HARDENED)

@@ -7,14 +7,13 @@ import hashlib
 import math
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
-from featveil.attacks import Guess
 from featveil.core import Features, InputError, Keypoints, Points, PrivateFeatures, WordSets, base_kind
 from featveil.core.arrays import Float32
 from featveil.databases import builtin
@@ -23,6 +22,9 @@ from featveil.extractors import NETWORKS, Sift
 from featveil.inverters import Inverter, builtin_inverter, load_inverter
 from featveil.inverters.builtin_inverter import SIFT_FILE
 from featveil.learning.encodings import Encoding
+
+if TYPE_CHECKING:
+    from featveil.attacks import Guess
 
 Image = NDArray[np.uint8]
 Size = tuple[int, int]
@@ -170,7 +172,7 @@ def _is_builtin(digest: str, kind: str) -> bool:
         return False
 
 
-def recovered(seen: PrivateFeatures, guess: Guess) -> Features:
+def recovered(seen: PrivateFeatures, guess: "Guess") -> Features:
     """What an attack takes for the raw features behind `seen`, for an inverter of raw ones.
 
     A guess of nothing at all becomes one of no direction. Negative values stay, though SIFT has none: cutting them off
@@ -194,7 +196,7 @@ def picture_size(raw: Features | PrivateFeatures) -> Size:
     return max(1, round(width * factor)), max(1, round(height * factor))
 
 
-def view(seen: PrivateFeatures, guess: Guess, painter: Painter, size: Size) -> Image:
+def view(seen: PrivateFeatures, guess: "Guess", painter: Painter, size: Size) -> Image:
     """The picture (h, w, 3) of `size` that `painter` makes of guesses at all features.
 
     Raises InputError as `paint` does.

@@ -17,7 +17,7 @@ from featveil.core.files import make_folder, replacing
 from featveil.core.records import Parameter
 from featveil.core.resuming import Report, versions
 from featveil.core.seeding import generator
-from featveil.pipelines.attack_parts.records import Failed, Settings, Target, reporting
+from featveil.pipelines.attack_parts.attack_records import Failed, Settings, Target, reporting
 from featveil.pipelines.scoring import scheme_name
 
 

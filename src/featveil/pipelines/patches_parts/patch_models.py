@@ -86,11 +86,11 @@ def _seen(path: Path, view: View, places: Float64, recipe: PatchRecipe) -> _Seen
         )
     tracked = [row for row in np.flatnonzero(view.points >= 0) if recipe.keeps(f"point {view.points[row]}")]
     points = view.points[np.array(tracked, np.int64)]
-    found, which = _near(features, view.xy[np.array(tracked, np.int64)])
-    assert found.keypoints is not None and found.keypoints.scale is not None
+    detected, which = _near(features, view.xy[np.array(tracked, np.int64)])
+    assert detected.keypoints is not None and detected.keypoints.scale is not None
     depths = (places[points] @ view.pose.rotation.T + view.pose.translation)[which, 2]
-    sizes = found.keypoints.scale * np.maximum(depths, 1e-9) / camera.parameters[0]
-    return _Seen(found.keypoints, found.descriptors.values, points[which], sizes.astype(np.float64))
+    sizes = detected.keypoints.scale * np.maximum(depths, 1e-9) / camera.parameters[0]
+    return _Seen(detected.keypoints, detected.descriptors.values, points[which], sizes.astype(np.float64))
 
 
 def _near(features: Features, xy: Float32) -> tuple[Features, Integers]:

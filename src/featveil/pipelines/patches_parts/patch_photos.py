@@ -75,10 +75,10 @@ def photo_patches(image: Image, name: str, recipe: PatchRecipe) -> Block:
     cut, points = [recipe.cut(image, base, name)], [np.arange(len(base))]
     for number in range(recipe.views if len(base) else 0):
         view = random_view(image, generator(recipe.seed, "view", name, str(number)))
-        found = _keypoints(view.image, _MORE * recipe.max_features)
-        found = found.take(np.flatnonzero(_shown(found, view.homography, size)))
-        pairs = redetected(project(base, view.homography), found)
-        cut.append(recipe.cut(view.image, found.take(pairs[:, 1]), name, str(number)))
+        detected = _keypoints(view.image, _MORE * recipe.max_features)
+        detected = detected.take(np.flatnonzero(_shown(detected, view.homography, size)))
+        pairs = redetected(project(base, view.homography), detected)
+        cut.append(recipe.cut(view.image, detected.take(pairs[:, 1]), name, str(number)))
         points.append(pairs[:, 0])
     patches, shown = np.concatenate(cut), np.concatenate(points)
     _, compact, sizes = np.unique(shown, return_inverse=True, return_counts=True)
@@ -96,9 +96,9 @@ def scaled(image: Image, longest_side: int) -> Image:
 
 
 def _keypoints(image: Image, most: int) -> Keypoints:
-    found = Sift(max_features=most).extract(image).keypoints
-    assert found is not None
-    return found
+    keypoints = Sift(max_features=most).extract(image).keypoints
+    assert keypoints is not None
+    return keypoints
 
 
 def _apart(keypoints: Keypoints, size: tuple[int, int], most: int) -> Keypoints:

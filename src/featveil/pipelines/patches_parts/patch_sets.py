@@ -98,9 +98,9 @@ def write_blocks(
         points = writer.points
         pairs = draw_pairs(points, recipe.pairs, generator(recipe.seed, "pairs"))
         matching = int(pairs.match.sum())
-        made = BuiltPatches(images, len(np.unique(points)), len(points), matching, len(pairs) - matching)
-        writer.finish(pairs, {**card, **asdict(made), "recipe": asdict(recipe)})
-    return made
+        built = BuiltPatches(images, len(np.unique(points)), len(points), matching, len(pairs) - matching)
+        writer.finish(pairs, {**card, **asdict(built), "recipe": asdict(recipe)})
+    return built
 
 
 def draw_pairs(points: Integers, count: int, rng: np.random.Generator) -> PatchPairs:
@@ -122,14 +122,14 @@ def draw_pairs(points: Integers, count: int, rng: np.random.Generator) -> PatchP
 
 def _different(count: int, draw: Callable[[int], Integers]) -> Integers:
     """Up to `count` different pairs; gives up once draws bring nothing new."""
-    found: dict[tuple[int, int], None] = {}
+    pairs: dict[tuple[int, int], None] = {}
     for _ in range(_ROUNDS):
-        before = len(found)
+        before = len(pairs)
         for first, second in np.sort(draw(2 * count), axis=1).tolist():
-            found.setdefault((first, second))
-        if len(found) >= count or len(found) == before:
+            pairs.setdefault((first, second))
+        if len(pairs) >= count or len(pairs) == before:
             break
-    return np.array(list(found)[:count], np.int64).reshape(-1, 2)
+    return np.array(list(pairs)[:count], np.int64).reshape(-1, 2)
 
 
 def _of_one_point(order: Integers, starts: Integers, sizes: Integers, count: int, rng: np.random.Generator) -> Integers:

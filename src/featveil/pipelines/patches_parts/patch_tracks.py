@@ -42,9 +42,9 @@ def jittered(keypoints: Keypoints, share: float, rng: np.random.Generator) -> Ke
     return Keypoints(*(np.asarray(one, np.float32) for one in (xy, scale, orientation % 360)))
 
 
-def redetected(expected: Keypoints, found: Keypoints) -> Integers:
+def redetected(expected: Keypoints, detected: Keypoints) -> Integers:
     """Pairs (k, 2) of an expected keypoint and the detection nearest to it in the range SAME, each used once."""
-    pairs, apart = _within(expected, found, SAME)
+    pairs, apart = _within(expected, detected, SAME)
     order = np.argsort(apart, kind="stable")
     taken: tuple[set[int], set[int]] = set(), set()
     kept = []

@@ -58,12 +58,12 @@ def change_light(image: Image, rng: np.random.Generator) -> Image:
     levels = np.arange(256) / 255
     curve = 255 * levels ** (2 ** rng.uniform(*_GAMMA))
     curve = (curve - 127.5) * rng.uniform(*_CONTRAST) + 127.5 + rng.uniform(*_BRIGHTNESS)
-    made = curve.astype(np.float32)[image]
+    changed = curve.astype(np.float32)[image]
     blur, noise = rng.uniform(0, _BLUR), rng.uniform(0, _NOISE)
     if blur > 0.3:
-        made = np.asarray(cv2.GaussianBlur(made, (0, 0), blur), np.float32)
-    made = made + noise * rng.standard_normal(made.shape, dtype=np.float32)
-    return np.asarray(np.clip(np.rint(made), 0, 255), np.uint8)
+        changed = np.asarray(cv2.GaussianBlur(changed, (0, 0), blur), np.float32)
+    changed = changed + noise * rng.standard_normal(changed.shape, dtype=np.float32)
+    return np.asarray(np.clip(np.rint(changed), 0, 255), np.uint8)
 
 
 def project(keypoints: Keypoints, homography: Float64) -> Keypoints:

@@ -75,13 +75,13 @@ class Quantization:
 
     def explain(self) -> list[str]:
         """In words."""
-        found, images = self.summary(), f"{self.images} image{'' if self.images == 1 else 's'}"
+        summary, images = self.summary(), f"{self.images} image{'' if self.images == 1 else 's'}"
         return [
             f"quantisation: {len(self.distances):,} descriptors of {images}, at norm 1",
-            f"  distance from the nearest word: mean {found['mean']:.2f}, median {found['median']:.2f},"
-            f" 90th percentile {found['percentile_90']:.2f}",
-            f"  mean cosine {found['mean_cosine']:.2f} (1 is the same, 0 has nothing in common)",
-            f"  different words: {self.words_used:,}, {percent(found['words_used_share'])} of the codebook",
+            f"  distance from the nearest word: mean {summary['mean']:.2f}, median {summary['median']:.2f},"
+            f" 90th percentile {summary['percentile_90']:.2f}",
+            f"  mean cosine {summary['mean_cosine']:.2f} (1 is the same, 0 has nothing in common)",
+            f"  different words: {self.words_used:,}, {percent(summary['words_used_share'])} of the codebook",
         ]
 
 
@@ -132,9 +132,9 @@ def measure_quantization(images: Sequence[Features], codebook: Database) -> Quan
     """Distances of the descriptors of `images` from their words; raises InputError when there are none."""
     if sum(len(features) for features in images) == 0:
         raise InputError("there are no descriptors to measure: give an image with more texture")
-    found = [nearest_words(features.descriptors, codebook_for(codebook, features.kind)) for features in images]
-    words = np.concatenate([words for words, _ in found])
-    distances = np.concatenate([distances for _, distances in found]).astype(np.float64)
+    nearest = [nearest_words(features.descriptors, codebook_for(codebook, features.kind)) for features in images]
+    words = np.concatenate([words for words, _ in nearest])
+    distances = np.concatenate([distances for _, distances in nearest]).astype(np.float64)
     return Quantization(distances, len(images), len(np.unique(words)), len(codebook))
 
 

@@ -200,8 +200,8 @@ def _bounds(likely: Integers, rare: Integers, trials: int, tail: float) -> Float
     lower = np.where(many > 0, beta.ppf(tail, np.maximum(many, 1), trials - many + 1), 0.0)
     upper = np.where(few < trials, beta.isf(tail, few + 1, np.maximum(trials - few, 1)), 1.0)
     with np.errstate(divide="ignore"):
-        made: NDArray[np.float64] = np.log(lower)[place_many] - np.log(upper)[place_few]
-    return made
+        gap: NDArray[np.float64] = np.log(lower)[place_many] - np.log(upper)[place_few]
+    return gap
 
 
 def _expected(epsilon: float, size: int, subset_size: int) -> tuple[Fraction, Fraction]:

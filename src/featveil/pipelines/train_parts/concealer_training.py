@@ -204,8 +204,8 @@ def run_concealer_training(
         trainer = ConcealerTrainer(size, columns, loss, request.preset, request.seed, identity, request.device)
         if request.start is not None and not initial.exists() and not checkpoint.exists():
             begin_with(trainer.inverter, request.start)
-        told = partial(training, strength)
-        network = trainer.run(source, strength, initial, checkpoint, told)
+        report_stage = partial(training, strength)
+        network = trainer.run(source, strength, initial, checkpoint, report_stage)
         card = _card(request, trainer, source)
         if card["distance_of_others"]["concealed"] < _COLLAPSED:
             _log.warning(_COLLAPSE.format(strength, card["distance_of_others"]["concealed"]))
@@ -238,7 +238,7 @@ def _identity(
     request: ConcealerTraining, patches: PatchSet, validation: PatchSet | None, photographs: Pieces
 ) -> dict[str, Any]:
     """What decides how a training goes, beside preset, seed and lambda: one that goes on must share it."""
-    made = {
+    identity = {
         "kind": request.describer.kind,
         "describer": request.describer.digest,
         "loss": request.loss,
@@ -249,8 +249,8 @@ def _identity(
         "training_pieces": photographs.digest(),
     }
     if request.loss_weights is not None:
-        made["loss_weights"] = hashlib.sha256(request.loss_weights.read_bytes()).hexdigest()
-    return made
+        identity["loss_weights"] = hashlib.sha256(request.loss_weights.read_bytes()).hexdigest()
+    return identity
 
 
 def _card(request: ConcealerTraining, trainer: "ConcealerTrainer", source: ConcealerSource) -> dict[str, Any]:
@@ -274,5 +274,5 @@ def _card(request: ConcealerTraining, trainer: "ConcealerTrainer", source: Conce
 
 def _distinct(total: int, count: int, rng: np.random.Generator) -> Integers:
     """`count` different numbers below `total`, which is much larger."""
-    found = np.unique(rng.integers(total, size=2 * count))
-    return rng.permutation(found if len(found) >= count else total)[:count]
+    numbers = np.unique(rng.integers(total, size=2 * count))
+    return rng.permutation(numbers if len(numbers) >= count else total)[:count]

@@ -165,7 +165,7 @@ def reconstruct(inverter: Inverter, release: "Release", piece: Piece, geometry: 
 
 def _identity(request: InverterTraining, encoding: dict[str, Any], training: Pieces) -> dict[str, Any]:
     """What decides how a training goes, together with its settings: one that goes on must share it."""
-    made: dict[str, Any] = {
+    identity: dict[str, Any] = {
         "encoding": encoding,
         "defense": request.defense.spec(),
         "architecture": request.architecture,
@@ -176,10 +176,10 @@ def _identity(request: InverterTraining, encoding: dict[str, Any], training: Pie
         "start": None if request.start is None else request.start.name,
     }
     if request.standardised:
-        made["standardised"] = True
+        identity["standardised"] = True
     if request.loss_weights is not None:
-        made["loss_weights"] = hashlib.sha256(request.loss_weights.read_bytes()).hexdigest()
-    return made
+        identity["loss_weights"] = hashlib.sha256(request.loss_weights.read_bytes()).hexdigest()
+    return identity
 
 
 def _notes(request: InverterTraining, trainer: "Trainer") -> dict[str, Any]:
@@ -211,12 +211,12 @@ def _tested(out: Path, release: "Release", pieces: Pieces) -> dict[str, Any]:
     if not tested:
         _log.warning("none of these photographs is for tests, as about one in 33 is: the card says nothing of quality")
         return {}
-    found: dict[str, list[float]] = {}
+    scores_of: dict[str, list[float]] = {}
     for geometry in {"positions": (False,), "full": (True,), "either": (False, True)}[release.geometry]:
         scores = [score(inverter, release, piece, geometry) for piece in tested]
-        found["full" if geometry else "positions"] = _mean(scores)
-    found["blank"] = _mean([compare(np.full_like(piece.image, 127), piece.image) for piece in tested])
-    return {"test": found, "test_pieces": len(tested), "test_values": list(Reconstruction._fields)}
+        scores_of["full" if geometry else "positions"] = _mean(scores)
+    scores_of["blank"] = _mean([compare(np.full_like(piece.image, 127), piece.image) for piece in tested])
+    return {"test": scores_of, "test_pieces": len(tested), "test_values": list(Reconstruction._fields)}
 
 
 def _mean(scores: list[Reconstruction]) -> list[float]:

@@ -54,15 +54,15 @@ class Pieces:
 
     def digest(self) -> str:
         """Of the names of all pieces and the numbers of their features: other photographs have another one."""
-        told = [[shard.names[row], int(shard.starts[row + 1] - shard.starts[row])] for shard, row in self._places]
-        return hashlib.sha256(json.dumps(told).encode()).hexdigest()
+        counts = [[shard.names[row], int(shard.starts[row + 1] - shard.starts[row])] for shard, row in self._places]
+        return hashlib.sha256(json.dumps(counts).encode()).hexdigest()
 
     def names(self) -> list[str]:
         """The photographs of this part."""
         return sorted({shard.names[row] for shard, row in self._places})
 
 
-def write_shard(target: Path, pieces: Sequence[Piece], told: dict[str, Any]) -> None:
+def write_shard(target: Path, pieces: Sequence[Piece], facts: dict[str, Any]) -> None:
     """Write pieces, and their `parts` and `names`, to a new folder, whole or not at all. Raises InputError."""
     temporary = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
     try:
@@ -74,7 +74,7 @@ def write_shard(target: Path, pieces: Sequence[Piece], told: dict[str, Any]) -> 
         np.save(temporary / "keypoints.npy", _joined([_table(piece.features) for piece in pieces], 5))
         values = [piece.features.descriptors.values for piece in pieces]
         np.save(temporary / "descriptors.npy", _joined(values, size).astype(np.float16))
-        (temporary / "pieces.json").write_text(json.dumps(told), encoding="utf-8")
+        (temporary / "pieces.json").write_text(json.dumps(facts), encoding="utf-8")
         temporary.replace(target)
     except OSError as error:
         raise InputError(f"cannot write {target}: {error.strerror or error}") from error
@@ -98,8 +98,8 @@ class _Shard:
         names = ("images", "starts", "keypoints", "descriptors")
         try:
             arrays = [np.load(folder / f"{name}.npy", mmap_mode="r", allow_pickle=False) for name in names]
-            told = json.loads((folder / "pieces.json").read_text(encoding="utf-8"))
-            self.parts, self.names = list(told["parts"]), list(told["names"])
+            facts = json.loads((folder / "pieces.json").read_text(encoding="utf-8"))
+            self.parts, self.names = list(facts["parts"]), list(facts["names"])
         except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
             raise InputError(f"{folder} is damaged: delete it, and it is made again") from error
         self.images, self.starts, self.keypoints, self.descriptors = arrays

@@ -67,10 +67,10 @@ class Recipe:
     def to_json(self) -> dict[str, Any]:
         """Plain values, for a file; weights by the digest of theirs, the usual contrast threshold unsaid."""
         weights = None if self.weights is None else hashlib.sha256(self.weights.read_bytes()).hexdigest()
-        told = asdict(self) | {"weights": weights}
+        values = asdict(self) | {"weights": weights}
         if self.contrast_threshold == CONTRAST:
-            del told["contrast_threshold"]
-        return told
+            del values["contrast_threshold"]
+        return values
 
 
 def make_pieces(images: Path, cache: Path, recipe: Recipe, report: Report = lambda done, total: None) -> None:
@@ -83,14 +83,14 @@ def make_pieces(images: Path, cache: Path, recipe: Recipe, report: Report = lamb
     recipe.extractor()
     files = image_files(images)
     shards = [files[start : start + _SHARD] for start in range(0, len(files), _SHARD)]
-    if _made_before(cache, recipe, images, files) and not _missing(cache, shards):
+    if _is_filled(cache, recipe, images, files) and not _missing(cache, shards):
         report(len(shards), len(shards))
         return
     make_folder(cache, private=True)
     with locked(cache / "lock"):
-        if not _made_before(cache, recipe, images, files):
+        if not _is_filled(cache, recipe, images, files):
             with replacing(cache / _RECIPE) as temporary:
-                temporary.write_text(json.dumps(_told(recipe, images, files)), encoding="utf-8")
+                temporary.write_text(json.dumps(_stated(recipe, images, files)), encoding="utf-8")
         for leftover in cache.glob(".shard-*"):  # of a process that was killed
             shutil.rmtree(leftover, ignore_errors=True)
         missing = _missing(cache, shards)
@@ -162,13 +162,13 @@ def _cut(image: Image, x: int, y: int, side: int) -> Image:
 
 def _cut_all(image: Image, count: int, rng: np.random.Generator) -> list[Image]:
     """The middle, and `count` - 1 random squares of random size."""
-    made, (height, width) = [middle(image)], image.shape[:2]
+    squares, (height, width) = [middle(image)], image.shape[:2]
     shortest = min(height, width)
     for _ in range(count - 1):
         side = int(rng.integers(min(SIDE, shortest), shortest, endpoint=True))
         x, y = int(rng.integers(width - side, endpoint=True)), int(rng.integers(height - side, endpoint=True))
-        made.append(_cut(image, x, y, side))
-    return made
+        squares.append(_cut(image, x, y, side))
+    return squares
 
 
 def _missing(cache: Path, shards: Sequence[Sequence[Path]]) -> list[int]:
@@ -197,8 +197,8 @@ def _make_shard(
         except (InputError, OSError) as error:
             notes.append(f"left out: {name}: {error}")
             continue
-        made = [_piece(square, extractor) for square in squares]
-        kept = [piece for piece in made if len(piece.features) >= _FEWEST]
+        cut = [_piece(square, extractor) for square in squares]
+        kept = [piece for piece in cut if len(piece.features) >= _FEWEST]
         if not kept:
             notes.append(f"left out: {name}: it has fewer than {_FEWEST} features")
         pieces += kept
@@ -212,12 +212,12 @@ def _piece(square: Image, extractor: Extractor) -> Piece:
     return Piece(square, extractor.extract(square))
 
 
-def _told(recipe: Recipe, images: Path, files: Sequence[Path]) -> dict[str, Any]:
+def _stated(recipe: Recipe, images: Path, files: Sequence[Path]) -> dict[str, Any]:
     names = "\n".join(path.relative_to(images).as_posix() for path in files)
     return {**recipe.to_json(), "photographs": hashlib.sha256(names.encode()).hexdigest()[:16]}
 
 
-def _made_before(cache: Path, recipe: Recipe, images: Path, files: Sequence[Path]) -> bool:
+def _is_filled(cache: Path, recipe: Recipe, images: Path, files: Sequence[Path]) -> bool:
     """Whether there is a cache, of this recipe and these photographs; raises InputError when it is of others."""
     if not (cache / _RECIPE).exists():
         return False
@@ -226,8 +226,8 @@ def _made_before(cache: Path, recipe: Recipe, images: Path, files: Sequence[Path
     except (OSError, ValueError, TypeError) as error:
         raise InputError(f"{cache / _RECIPE} is damaged: delete the folder {cache}") from error
     usual = {"contrast_threshold": CONTRAST}
-    stored, told = usual | stored, usual | _told(recipe, images, files)
-    for name, value in told.items():
+    stored, stated = usual | stored, usual | _stated(recipe, images, files)
+    for name, value in stated.items():
         if stored.get(name) == value:
             continue
         if name == "photographs":

@@ -32,7 +32,7 @@ from featveil.pipelines.scoring import Outcome, attack_parameters, leakage_recor
 TASK = "attack"
 
 Failed = Callable[[Attack, FeatveilError], None]
-Made = TypeVar("Made")
+Item = TypeVar("Item")
 
 _KEY = ("file", "attack")
 
@@ -60,11 +60,11 @@ class Target:
 
     def parameters(self, method: Attack, settings: Settings) -> dict[str, Parameter]:
         """All that decides what `method` makes of it, as its record states it."""
-        made: dict[str, Parameter] = {"file": self.name, "attack": method.name, "kind": self.private.kind}
-        made |= {"private": fingerprint(self.private), "features": len(self.private)}
-        made |= {"guarantee": self.private.guarantee.kind, "epsilon": self.private.guarantee.epsilon}
-        made["sample"] = None if self.rows(method, settings) is None else settings.sample
-        return made | known_facts(method, self.knowledge, self.private) | attack_parameters(method)
+        parameters: dict[str, Parameter] = {"file": self.name, "attack": method.name, "kind": self.private.kind}
+        parameters |= {"private": fingerprint(self.private), "features": len(self.private)}
+        parameters |= {"guarantee": self.private.guarantee.kind, "epsilon": self.private.guarantee.epsilon}
+        parameters["sample"] = None if self.rows(method, settings) is None else settings.sample
+        return parameters | known_facts(method, self.knowledge, self.private) | attack_parameters(method)
 
     def rows(self, method: Attack, settings: Settings) -> Integers | None:
         """The features to attack, the same for every attack; None for all."""
@@ -126,11 +126,11 @@ def run_resumable(
     return resume(path, Plan(TASK, _KEY, {"seed": settings.seed}, wanted), missing, report)
 
 
-def reporting(made: Iterable[Made], total: int, report: Report) -> Iterator[Made]:
+def reporting(items: Iterable[Item], total: int, report: Report) -> Iterator[Item]:
     """What is in `made`, while `report` is called with (done, total)."""
     report(0, total)
-    for done, one in enumerate(made, start=1):
-        yield one
+    for done, item in enumerate(items, start=1):
+        yield item
         report(done, total)
 
 
@@ -138,16 +138,16 @@ def known_facts(method: Attack, knowledge: Knowledge, private: PrivateFeatures |
     """What the attack was given of what it declares, for `private` if it matters: names, and fingerprints of each."""
     needs = method.needs if private is None else needs_of(private, method)
     names = [name for name in dict.fromkeys((*needs, *method.uses)) if knowledge.has(name)]
-    made: dict[str, Parameter] = {"knows": names}
+    facts: dict[str, Parameter] = {"knows": names}
     for name in names:
         match getattr(knowledge, name):
             case Database() | ConcealingNetwork() as named:
-                made[f"known_{name}"] = named.digest[:16]
-            case Features() | PrivateFeatures() as found:
-                made[f"known_{name}"] = fingerprint(found)
-            case tuple() as found:
-                made[f"known_{name}"] = [fingerprint(one) for one in found]
-    return made
+                facts[f"known_{name}"] = named.digest[:16]
+            case Features() | PrivateFeatures() as given:
+                facts[f"known_{name}"] = fingerprint(given)
+            case tuple() as given:
+                facts[f"known_{name}"] = [fingerprint(one) for one in given]
+    return facts
 
 
 def fingerprint(features: Features | PrivateFeatures) -> str:
@@ -185,10 +185,10 @@ def _note(outcome: Outcome) -> str:
     note, released = outcome.guess.note, outcome.released
     if released is None:
         return note
-    found = (
+    concealed = (
         f"of the concealed descriptors {released.below_near:.1%} are guessed to {NEAR:g}, {released.exact:.1%} exactly"
     )
-    return f"{note}; {found}" if note else found
+    return f"{note}; {concealed}" if note else concealed
 
 
 def _key(target: Target, method: Attack) -> Key:

@@ -1,0 +1,1 @@
+"""What `featveil face` is made of: descriptors of photographs, templates for a store, and its threshold."""
