@@ -62,7 +62,6 @@ OLD = {
     "face_protection": "protection_markdown",
     "face_verification": "verification_markdown",
     "inversion": "inversion_markdown",
-    "assumptions": "assumptions_markdown",
     "attacks": "attacks_markdown",
     "localization": "localization_markdown",
 }

@@ -12,7 +12,6 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from featveil import lab
-from featveil.cli import assumptions as assumed
 from featveil.cli import attacks, concealer_bench, face_bench, inversion, localization, patch_bench, runtime
 from featveil.cli.console import Json, progress, show, stderr
 from featveil.cli.options import command
@@ -102,7 +101,6 @@ def bench() -> None:
     """Measure how well private features match, and how fast."""
 
 
-app.command()(assumed.assumptions)
 app.command()(attacks.attacks)
 app.command()(inversion.inversion)
 app.command()(localization.localization)
