@@ -93,7 +93,10 @@ class TestPlugin:
         )  # fmt: skip
         assert ended.returncode == 0, ended.stderr
         rows = {row["scheme"]: row for row in json.loads(ended.stdout)["rows"]}
-        assert rows["largest-64"]["best"]["attack"] == "refill"
+        refill, chance = (
+            {row["attack"]: row for row in rows["largest-64"]["trials"]}[name] for name in ("refill", "chance")
+        )
+        assert refill["below_near"]["mean"] > chance["below_near"]["mean"]
         page = (tmp_path / "out" / "report.html").read_text()
         assert "largest-16" in page and "refill" in page
 

@@ -217,8 +217,7 @@ def _make(name: str, entries: dict[str, Any], folder: Path, files: _Files) -> An
 def _name(scheme: Scheme, kind: str) -> str:
     """Defense and parameters, and what differs from the usual: random directions, network, database, what is sent."""
     spec, network = scheme.defense.spec(), scheme.network
-    own_values = scheme.own_parameters().values()
-    name = "-".join((scheme_name(spec), *(f"{one:g}" if type(one) is float else str(one)[:16] for one in own_values)))
+    name = scheme_name(spec)
     if getattr(last_step(scheme.defense), "random_share", None) is not None:
         name += f"-random-{spec['random_directions']}"
     if network is not None and not (has_builtin_concealer(kind) and network.digest == builtin_concealer(kind).digest):

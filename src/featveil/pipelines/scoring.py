@@ -18,9 +18,9 @@ from featveil.databases import Database, conceal_database, nearest_words
 from featveil.metrics import Leakage, Truth, align, guess_distances, summarize_leakage
 from featveil.metrics.leakage import MEASURED, METRIC, UNIT
 
-# What a published defense is named after, in this order, and numbers that are not part of its name.
+# What a published defense is named after, in this order, and what is not part of its name.
 _NAMED = ("confounders", "dimension", "epsilon", "subset_size")
-_NOT_NAMED = ("random_directions", "lambda")
+_NOT_NAMED = ("name", "strategy", "random_directions", "database", "codebook", "network", "lambda", "then")
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,8 +106,10 @@ def scheme_name(defense: Spec) -> str:
     if "network" in defense:
         shown = ["concealer", defense.get("lambda"), *(shown if "then" in defense else [])]
     shown += [defense[name] for name in _NAMED if name in defense]
-    shown += [value for name, value in defense.items() if name not in (*_NAMED, *_NOT_NAMED) and _is_number(value)]
-    return "-".join("infinite" if part is None else f"{part:g}" if _is_number(part) else str(part) for part in shown)
+    shown += [value for name, value in defense.items() if name not in (*_NAMED, *_NOT_NAMED)]
+    return "-".join(
+        "infinite" if part is None else f"{part:g}" if _is_number(part) else str(part)[:16] for part in shown
+    )
 
 
 def attack_parameters(method: Any) -> dict[str, Parameter]:
