@@ -13,7 +13,7 @@ from featveil.databases import builtin
 from featveil.datasets import load_hpatches, load_phototour
 from featveil.defenses import Concealer
 from featveil.extractors import SiftDescriber
-from featveil.lab import matching
+from featveil.lab import scenes
 from featveil.lab.concealers import ConcealerStudy, check_networks, described_by, inverted_schemes
 from featveil.lab.inversion_photos import read_photographs
 from featveil.lab.inversion_study import Settings, Study
@@ -71,7 +71,7 @@ def study(folder: Path) -> Any:
             "describer": SiftDescriber(),
             "sources": sources,
             "patch_settings": PatchSettings(20, 200, 10),
-            "matching_settings": matching.Settings(max_features=100),
+            "matching_settings": scenes.Settings(max_features=100),
             "database": builtin(),
             "study": inverted,
         }

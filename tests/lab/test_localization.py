@@ -14,7 +14,7 @@ from featveil.geometry.models import read_model
 from featveil.lab import localization
 from featveil.lab.localization import METRIC, SUPPORTED, Method, Settings, make_methods, run_resumable
 from featveil.lab.localization_report import localization_markdown, summarize_localization
-from featveil.lab.scene_releases import RAW, SceneReleases
+from featveil.lab.scenes import RAW, SceneReleases
 from interruptions import Watched
 
 SETTINGS = Settings(max_features=500)

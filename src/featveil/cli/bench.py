@@ -1,186 +1,113 @@
-"""featveil bench: measure how well private features match, and how fast."""
+"""featveil bench: every file of the laboratory that has a `BENCH` is a command; it is loaded when it runs."""
 
-from dataclasses import asdict
+import ast
+import pkgutil
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Any
 
 import typer
-from rich.console import Group
-from rich.table import Table
-from rich.text import Text
+from typer.core import TyperCommand, TyperGroup
 
-from featveil.cli import (
-    assumptions,
-    attacks,
-    concealer_bench,
-    face_bench,
-    inversion,
-    localization,
-    mapping,
-    oracle,
-    patch_bench,
-    runtime,
-    tradeoff,
-)
-from featveil.cli.benching import real_numbers, split, stoppable, whole_numbers, write_reports
-from featveil.cli.console import Json, printable, show, table
-from featveil.core.files import make_folder
+from featveil import lab
+from featveil.cli import assumptions as assumed
+from featveil.cli import attacks, concealer_bench, face_bench, inversion, localization, oracle, patch_bench, runtime
+from featveil.cli.console import Json, progress, show, stderr
+from featveil.cli.options import command
 
-if TYPE_CHECKING:
-    from featveil.core.records import Record
-    from featveil.databases import Database
-    from featveil.lab.matching_report import MatchingRow
-    from featveil.lab.words_report import WordsRow
-
-app = typer.Typer(no_args_is_help=True, help="Measure how well private features match, and how fast.")
-
-Dimensions = Annotated[str, typer.Option(help="Subspace dimensions, separated by commas.")]
+_GROUPS = {"faces": "Measure how well private face templates verify, and what they give away."}
 
 
-@app.command()
-def matching(
-    dataset: Annotated[Path, typer.Argument(help="Folder of scenes in HPatches layout.")],
-    out: Annotated[Path, typer.Option(help="Folder for records.jsonl, table.md and curve.png.")],
-    strategies: Annotated[
-        str | None,
-        typer.Option(help="Lifting strategies, separated by commas.", show_default="all without labels"),
-    ] = None,
-    dimensions: Dimensions = "2,4,8,16",
-    max_features: Annotated[int, typer.Option(help="Features to use of each image, the strongest.")] = 2000,
-    kind: Annotated[str, typer.Option(help="Descriptor kind.")] = "sift",
-    seed: Annotated[int, typer.Option(help="A study may be repeatable; a release never is.")] = 0,
-    json: Json = False,
-) -> None:
-    """Mean matching accuracy of raw and lifted descriptors over the image pairs of a dataset.
+class Benches(TyperGroup):
+    """The benches, or those whose names begin with that of this group, such as "faces verification"."""
 
-    Stop it with Ctrl-C at any time: the same command goes on where it stopped (from OUT/records.jsonl).
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Their names, and those of groups of them."""
+        inside = self._inside()
+        words = {name[len(inside)] for name in _listed() if name[: len(inside)] == inside}
+        return sorted(words.union(super().list_commands(ctx)))
 
-    Example: featveil bench matching hpatches-sequences/ --out results/ --strategies random,sub-hybrid
-    """
-    from featveil.datasets import load_hpatches
-    from featveil.lab.matching import DEFAULT_STRATEGIES, Settings, make_schemes, run_resumable
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """A bench that is not loaded yet, or a group of them."""
+        name = (*self._inside(), cmd_name)
+        if name in _listed():
+            module, text = _listed()[name]
+            return _Bench(module, name=cmd_name, help=text)
+        if cmd_name in _GROUPS and any(listed[:-1] == name for listed in _listed()):
+            return Benches(name=cmd_name, help=_GROUPS[cmd_name], no_args_is_help=True)
+        return super().get_command(ctx, cmd_name)
 
-    settings = Settings(kind, max_features, seed)
-    chosen = DEFAULT_STRATEGIES if strategies is None else tuple(split(strategies, "--strategies"))
-    schemes = make_schemes(kind, chosen, whole_numbers(dimensions, "--dimensions"))
-    scenes = load_hpatches(dataset)
-    make_folder(out)
-    path = out / "records.jsonl"
-    records = stoppable("matching", path, lambda report: run_resumable(scenes, schemes, settings, path, report))
-    _publish(records, out, json)
+    def _inside(self) -> tuple[str, ...]:
+        return (self.name,) if self.name in _GROUPS else ()
 
 
-@app.command()
-def words(
-    dataset: Annotated[Path, typer.Argument(help="Folder of scenes in HPatches layout.")],
-    out: Annotated[Path, typer.Option(help="Folder for records.jsonl, table.md and curve.png.")],
-    codebooks: Annotated[
-        str | None, typer.Option(help="Codebook files, separated by commas.", show_default="the built-in one")
-    ] = None,
-    epsilons: Annotated[str, typer.Option(help="Epsilons of a descriptor, separated by commas.")] = "16,14,12,10",
-    subset_sizes: Annotated[str, typer.Option(help="Words sent for each descriptor.")] = "1,2,4,8,16",
-    nearest_sizes: Annotated[str, typer.Option(help="Of these, run rule nearest, too; 0 for none.")] = "2,4",
-    max_features: Annotated[int, typer.Option(help="Features to use of each image, the strongest.")] = 1500,
-    iterations: Annotated[int, typer.Option(help="Most iterations of the robust homography.")] = 100_000,
-    kind: Annotated[str, typer.Option(help="Descriptor kind.")] = "sift",
-    seed: Annotated[int, typer.Option(help="A study may be repeatable; a release never is.")] = 0,
-    json: Json = False,
-) -> None:
-    """Homographies found between raw images and word sets, for every codebook, epsilon and subset size.
+class _Bench(TyperCommand):
+    """Stands for the command of a bench until it is called."""
 
-    Stop it with Ctrl-C at any time: the same command goes on where it stopped (from OUT/records.jsonl).
+    def __init__(self, module: str, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.module = module
 
-    Example: featveil bench words hpatches-sequences/ --out results/ --epsilons 12,10 --subset-sizes 1,4
-    """
-    from featveil.datasets import load_hpatches
-    from featveil.lab.words import Settings, make_schemes, run_resumable
-
-    settings = Settings(kind, max_features, seed, iterations)
-    sizes, nearest = whole_numbers(subset_sizes, "--subset-sizes"), whole_numbers(nearest_sizes, "--nearest-sizes")
-    schemes = make_schemes(kind, _codebooks(codebooks, kind), real_numbers(epsilons, "--epsilons"), sizes, nearest)
-    scenes = load_hpatches(dataset)
-    make_folder(out)
-    path = out / "records.jsonl"
-    records = stoppable("words", path, lambda report: run_resumable(scenes, schemes, settings, path, report))
-    _publish_words(records, out, json)
+    def make_context(self, info_name: Any, args: Any, parent: Any = None, **extra: Any) -> Any:
+        """That of the command itself."""
+        loaded = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+        loaded.command(self.name)(as_command(import_module(f"{lab.__name__}.{self.module}").BENCH))
+        return typer.main.get_command(loaded).make_context(info_name, args, parent, **extra)
 
 
-app.command()(tradeoff.tradeoff)
+def as_command(bench: Any) -> Callable[..., None]:
+    """A function that measures what its options say, and prints the results."""
+
+    def run(options: Any, json: Any = False) -> None:
+        from featveil.lab.bench import Stopped
+
+        try:
+            results = bench.run(options, progress)
+        except Stopped as stopped:
+            stderr.print(f"Stopped. {stopped}", markup=False, highlight=False)
+            raise typer.Exit(130) from None
+        for note in results.notes:
+            stderr.print(note, markup=False, highlight=False)
+        show(dict(results.facts), json, results.screen)
+
+    run.__doc__ = bench.help
+    run.__annotations__ = {"options": bench.options, "json": Json, "return": None}
+    return command(run)
+
+
+@cache
+def _listed() -> dict[tuple[str, ...], tuple[str, str]]:
+    """Module and help of each bench by the words of its name, read from the files without running them."""
+    benches: dict[tuple[str, ...], tuple[str, str]] = {}
+    for module in pkgutil.iter_modules(lab.__path__):
+        source = (Path(lab.__path__[0]) / f"{module.name}.py").read_text(encoding="utf-8")
+        if "\nBENCH = " not in source:
+            continue
+        tree = ast.parse(source)
+        texts = {node.name: ast.get_docstring(node) or "" for node in tree.body if isinstance(node, ast.FunctionDef)}
+        for node in tree.body:
+            match node:
+                case ast.Assign([ast.Name("BENCH")], ast.Call(args=[ast.Constant(str() as name), ast.Name(function)])):
+                    benches[tuple(name.split())] = module.name, texts[function]
+    return benches
+
+
+app = typer.Typer(cls=Benches, no_args_is_help=True, help="Measure how well private features match, and how fast.")
+
+
+@app.callback()
+def bench() -> None:
+    """Measure how well private features match, and how fast."""
+
+
 app.command()(oracle.oracle)
-app.command()(assumptions.assumptions)
+app.command()(assumed.assumptions)
 app.command()(attacks.attacks)
 app.command()(inversion.inversion)
-app.command()(mapping.mapping)
 app.command()(localization.localization)
 app.command()(patch_bench.patches)
 app.command()(concealer_bench.concealers)
 app.command()(runtime.runtime)
 app.add_typer(face_bench.app, name="faces")
-
-
-def _publish(records: "list[Record]", out: Path, json: bool) -> None:
-    """Write the reports of image matching and print the table."""
-    from featveil.lab.matching_curves import draw_matching_curves
-    from featveil.lab.matching_report import matching_cells, matching_markdown, summarize_matching
-
-    rows: list[MatchingRow] = summarize_matching(records)
-    title = f"Image matching on {records[0].dataset}, {records[0].parameters['kind']}"
-    files = write_reports(out, matching_markdown(records), lambda path: draw_matching_curves(rows, path, title))
-    headings, cells = matching_cells(rows)
-    # A terminal has 80 columns; table.md and --json have everything.
-    kept = [place for place, heading in enumerate(headings) if heading not in ("MMA@5", "pairs")]
-    narrow: list[tuple[object, ...]] = [
-        tuple(cells_of_row[place].replace("-to-", "-") for place in kept) for cells_of_row in cells
-    ]
-    text = table(*(headings[place] for place in kept), rows=narrow)
-    text.columns[2].justify = "left"
-    show({"rows": [asdict(row) for row in rows], "files": files}, json, text)
-
-
-def _publish_words(records: "list[Record]", out: Path, json: bool) -> None:
-    """Write the reports of word sets and print a table for each codebook."""
-    from featveil.lab.word_curves import draw_words_curves
-    from featveil.lab.words_report import summarize_words, words_markdown, words_tables
-
-    rows: list[WordsRow] = summarize_words(records)
-    title = f"Word sets on {records[0].dataset}, {records[0].parameters['kind']}"
-    files = write_reports(out, words_markdown(records), lambda path: draw_words_curves(rows, path, title))
-    parts: list[Text | Table] = []
-    for name, chosen in words_tables(rows).items():
-        free = [row for row in chosen if row.codebook is None]
-        for rule in dict.fromkeys(row.rule for row in chosen if row.codebook is not None):
-            words = [row for row in chosen if row.codebook is not None and row.rule == rule]
-            heading = Text(f"{printable(name)}, rule {rule}\n", style="bold")
-            parts += [heading, _narrow_words([*free, *words]), Text("")]
-    show({"rows": [asdict(row) for row in rows], "files": files}, json, Group(*parts[:-1]))
-
-
-def _narrow_words(rows: "list[WordsRow]") -> Table:
-    """A terminal has 80 columns; table.md and --json have everything."""
-    from featveil.lab.words_report import words_cells
-
-    lines: list[tuple[object, ...]] = []
-    for row, cells in zip(rows, words_cells(rows)[1], strict=True):
-        sent, _, epsilon, image, k, probability, candidates, share, _, right, correct, _ = cells
-        words = f"{k} word{'s' if k != '1' else ''}" if row.mechanism == "subset" else sent
-        lines.append((words, epsilon, image, probability, candidates, share, right, correct))
-    headings = ("sent", "epsilon", "epsilon\nan image", "P(true\nsent)", "candidates")
-    return table(*headings, "right\nshare %", "right\ninliers", "correct\npairs %", rows=lines)
-
-
-def _codebooks(text: str | None, kind: str) -> "dict[str, Database]":
-    """Codebooks by file name and size; without `text` the built-in one."""
-    from featveil.core import InputError
-    from featveil.databases import builtin, load_database
-
-    if text is None:
-        book = builtin(kind)
-        return {f"built-in ({len(book):,})": book}
-    books: dict[str, Database] = {}
-    for path in split(text, "--codebooks"):
-        book = load_database(path)
-        name = f"{Path(path).stem} ({len(book):,})"
-        if name in books:
-            raise InputError(f"two codebooks are called {name}: rename one of the files")
-        books[name] = book
-    return books

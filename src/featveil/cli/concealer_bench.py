@@ -71,7 +71,7 @@ def concealers(
     from featveil.datasets import load_hpatches, load_phototour
     from featveil.extractors import make_describer
     from featveil.formats.network_files import load_network
-    from featveil.lab import matching
+    from featveil.lab import scenes
     from featveil.lab.concealers import ConcealerStudy, check_networks, described_by, inverted_schemes
     from featveil.lab.inversion_photos import find_photographs, read_photographs
     from featveil.lab.inversion_study import Settings, Study, make_trials
@@ -84,7 +84,7 @@ def concealers(
     describer = make_describer(kind, weights)
     sources = PatchSources(load_hpatches(data), [load_phototour(folder) for folder in phototour or []])
     patch_settings = PatchSettings(max_patches, pairs, queries, seed)
-    match_settings = matching.Settings(kind, max_features, seed, weights=weights)
+    match_settings = scenes.Settings(kind, max_features, seed, weights=weights)
     settings = Settings(kind, seed=seed, geometry=geometry, part=part, weights=weights)
     trials = make_trials(unless_none(attacks, lambda: split(attacks, "--attacks")))
     own = builtin(kind) if database is None else own_database([database], kind)

@@ -46,7 +46,7 @@ def localization(
     from featveil.datasets import load_map_scenes
     from featveil.defenses import load_network
     from featveil.lab.localization import Settings, make_methods, run_resumable
-    from featveil.lab.scene_releases import SceneReleases
+    from featveil.lab.scenes import SceneReleases
 
     settings = Settings(kind, max_features, seed, retrieved)
     methods = make_methods(

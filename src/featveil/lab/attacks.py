@@ -20,7 +20,7 @@ from featveil.core.resuming import Key, Plan, Report, resume
 from featveil.core.seeding import image_generator
 from featveil.databases import Database
 from featveil.defenses import Identity, Lifting, Metric, Subset
-from featveil.lab import matching
+from featveil.lab import scenes
 from featveil.pipelines.attack import scheme_name
 from featveil.pipelines.scoring import leakage_record, score_attack
 
@@ -35,7 +35,7 @@ _KEY = ("victim", "scheme", "attack")
 
 
 @dataclass(frozen=True)
-class Settings(matching.Settings):
+class Settings(scenes.Settings):
     """What all records of one file share; `sample` features of a photograph are attacked by slow attacks."""
 
     max_features: int = 1000

@@ -16,7 +16,7 @@ from featveil.databases import Database
 from featveil.datasets import HPatches
 from featveil.defenses import Concealer, Identity, Lifting
 from featveil.extractors import PatchDescriber, make_extractor
-from featveil.lab import inversion, matching, patch_benchmark
+from featveil.lab import inversion, matching, patch_benchmark, scenes
 from featveil.lab.inversion_photos import Photograph
 from featveil.lab.inversion_study import Study
 from featveil.lab.patch_benchmark import PatchSettings, PatchSources, Transform
@@ -35,7 +35,7 @@ class ConcealerStudy:
     describer: PatchDescriber
     sources: PatchSources
     patch_settings: PatchSettings
-    matching_settings: matching.Settings
+    matching_settings: scenes.Settings
     database: Database
     study: Study
 
@@ -54,9 +54,9 @@ class ConcealerStudy:
     def matching(self, path: Path, report: Report = lambda done, total: None) -> list[Record]:
         """Mean matching accuracy (their figure 8a): raw, each network, and sub-hybrid lifting of dimension 2."""
         lifting = Lifting(*LIFTED, database=self.database).for_kind(self.describer.kind)
-        schemes = [matching.Scheme(), *(matching.Scheme(network=network) for network in self.networks)]
-        schemes.append(matching.Scheme(lifting, matching.DISTANCES))
-        return matching.run_resumable(self._sequences, schemes, self.matching_settings, path, report)
+        schemes = [scenes.RAW, *(Scheme(network.name, Concealer(network)) for network in self.networks)]
+        schemes.append(Scheme("{}-{}".format(*LIFTED), lifting))
+        return matching.BENCH.resume(matching.study(self._sequences, schemes, self.matching_settings), path, report)
 
     def inversion(self, folder: Path, report: Report = lambda done, total: None) -> list[Record]:
         """What inverters see (their tables 1, 3 and 4), with floors; pictures go to FOLDER/pictures."""
@@ -86,7 +86,7 @@ def inverted_schemes(networks: Sequence[ConcealingNetwork], kind: str) -> list[S
     ]
 
 
-def described_by(photographs: Sequence[Photograph], settings: matching.Settings) -> list[Photograph]:
+def described_by(photographs: Sequence[Photograph], settings: scenes.Settings) -> list[Photograph]:
     """The same photographs with features of the kind of `settings`, which may be a network."""
     extractor = make_extractor(settings.kind, settings.max_features, settings.weights)
     return [replace(one, features=extractor.extract(one.image)) for one in photographs]

@@ -17,7 +17,8 @@ from featveil.lab.inversion_report import (
     best_inversions,
     summarize_inversion,
 )
-from featveil.lab.matching_report import MatchingRow, summarize_matching
+from featveil.lab.matching import BENCH as MATCHING
+from featveil.lab.matching import MatchingRow
 from featveil.lab.ninjadesc import SAID, SOSNET, SSIM
 from featveil.lab.patch_report import TASKS, PatchRow, percent, summarize_patches
 from featveil.metrics import THRESHOLDS
@@ -84,7 +85,7 @@ def summarize_concealers(records: Sequence[Record]) -> ConcealerResults:
     for record in records:
         by_task.setdefault(record.task, []).append(record)
     patches = {row.scheme: row for row in summarize_patches(by_task.get("patches", []))}
-    matched = summarize_matching(by_task.get("matching", []))
+    matched = MATCHING.summarize(by_task.get("matching", []))
     inverted = summarize_inversion(by_task.get("inversion", []))
     if "raw" not in patches and not any(row.strategy == "raw" for row in matched):
         raise InputError("there is no record of raw descriptors to compare with")

@@ -11,7 +11,7 @@ from statistics import fmean, pstdev
 from featveil.core import InputError
 from featveil.core.records import Record
 from featveil.lab.inversion_papers import LDP_FEAT, LIFTING
-from featveil.lab.mapping_report import both_epsilons
+from featveil.lab.mapping import both_epsilons
 
 RAW = "identity"
 BLANK, CHANCE, CONSTANT, READ = "blank", "chance", "constant", "read"

@@ -14,7 +14,7 @@ from featveil.core.records import Parameter
 from featveil.databases import Database
 from featveil.defenses import Identity
 from featveil.extractors import CONTRAST, Sift
-from featveil.lab import attacks, matching
+from featveil.lab import attacks, scenes
 from featveil.lab.inversion_photos import ALL, Photograph
 from featveil.pipelines.attack import scheme_name
 from featveil.pipelines.invert import Painter, check_reads_raw
@@ -28,7 +28,7 @@ DEFAULT_ATTACKS = (
 
 
 @dataclass(frozen=True)
-class Settings(matching.Settings):
+class Settings(scenes.Settings):
     """What all records share: which `geometry` of keypoints is sent, and the `part` that photographs are of."""
 
     max_features: int = 1000

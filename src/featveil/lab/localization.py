@@ -23,8 +23,8 @@ from featveil.datasets import MapScene
 from featveil.geometry.absolute_pose import PoseSearch, estimate_pose
 from featveil.geometry.models import SparseModel, read_model
 from featveil.geometry.sfm import Mapping3D, triangulate
-from featveil.lab import matching
-from featveil.lab.scene_releases import RAW, SceneReleases, lifted, quantised, subsets
+from featveil.lab import scenes
+from featveil.lab.scenes import RAW, SceneReleases, lifted, quantised, subsets
 from featveil.matching import MatchOptions, as_words
 from featveil.metrics import pose_errors
 from featveil.pipelines.localize import LocalizeOptions, Localizer
@@ -39,7 +39,7 @@ _KEY = ("dataset", "scheme", "map", "distance", "iterations", "query")
 
 
 @dataclass(frozen=True)
-class Settings(matching.Settings):
+class Settings(scenes.Settings):
     """What all records of one file share; a query is matched with the `retrieved` images whose cameras are nearest.
 
     That stands in for image retrieval, which a service would do by global descriptors.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from featveil.core import InputError
 from featveil.lab.localization_report import THRESHOLDS, LocalizationRow, threshold_label
-from featveil.lab.mapping_curves import scheme_colour, scheme_label
+from featveil.lab.mapping import scheme_colour, scheme_label
 from featveil.plotting.figures import MARKERS, blank_figure, quiet, shades, write_figure
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from statistics import fmean, median
 
 from featveil.core import InputError
 from featveil.core.records import Record
-from featveil.lab.mapping_report import both_epsilons
+from featveil.lab.mapping import both_epsilons
 from featveil.metrics import POSE_THRESHOLDS, TIGHT_POSE_THRESHOLDS, shares_within
 
 LOCALIZED = "rotation and centre error"

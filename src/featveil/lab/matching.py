@@ -1,183 +1,136 @@
 """Image matching (Dusmanu et al. 2021, section 4.2): mean matching accuracy of raw, lifted and concealed descriptors.
 
-A scheme is raw descriptors, or a lifting strategy and dimension under one of two distances. Point-to-subspace
-leaves image 1 raw and makes image k private (localization in a known map); subspace-to-subspace makes both
-private. Every image is lifted once for each strategy and dimension, as one release that serves all its pairs.
-Concealed descriptors are compared with concealed ones, so the network is put on both sides.
+A scheme is raw descriptors, a network, or a lifting strategy and dimension under two distances. Point-to-subspace
+leaves image 1 raw and makes image k private (localization in a known map); subspace-to-subspace makes both private.
+Every image is lifted once for each strategy and dimension, as one release that serves all its pairs. Concealed
+descriptors are compared with concealed ones, so the network is put on both sides.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
+from functools import partial
 from itertools import product
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from featveil.core import ConcealingNetwork, Features, Flats, InputError, Keypoints, Points
+from featveil.audit.releases import Scheme
+from featveil.core import Flats, Points
+from featveil.core.options import argument, option
 from featveil.core.records import Parameter, Record
-from featveil.core.resuming import Key, Plan, Report, resume, versions
-from featveil.core.seeding import check_seed, image_generator
-from featveil.datasets import HPatches, ImagePair, Scene
-from featveil.defenses import STRATEGIES, Lifting
-from featveil.extractors import Extractor, make_extractor, read_image
-from featveil.extractors.describers import NetworkDescriber
+from featveil.core.seeding import image_generator
+from featveil.datasets import HPatches, ImagePair, load_hpatches
+from featveil.defenses import Lifting
+from featveil.lab.bench import (
+    CURVE,
+    HPATCHES,
+    Bench,
+    Case,
+    Column,
+    Measured,
+    Progress,
+    Study,
+    features_option,
+    kind_option,
+    markdown_table,
+    out_option,
+    refuse_none,
+    screen_table,
+    seed_option,
+)
+from featveil.lab.scenes import RAW, STRATEGIES_WITHOUT_LABELS, Images, Settings, lifted
 from featveil.matching import NearestMatcher
-from featveil.metrics import matching_accuracy, transfer_errors
+from featveil.metrics import THRESHOLDS, matching_accuracy, mean_matching_accuracy, transfer_errors
+from featveil.plotting.figures import LEVELS, MARKERS, blank_figure, quiet, shades, write_figure
 
-TASK = "matching"
-METRIC = "matching accuracy at 1 to 10 px"
-RAW = "point-to-point"
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+BOTH_RAW = "point-to-point"
 DISTANCES = ("point-to-subspace", "subspace-to-subspace")
-# Some balance an attribute label, which local features do not have.
-DEFAULT_STRATEGIES = tuple(name for name, strategy in STRATEGIES.items() if not strategy.needs_labels)
-DEFAULT_DIMENSIONS = (2, 4, 8, 16)
 
-_KEY = ("scene", "scheme", "distance", "image")
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What all records of one file share; `weights` is the file of a kind that is a network."""
-
-    kind: str = "sift"
-    max_features: int = 2000
-    seed: int = 0
-    weights: Path | None = field(default=None, kw_only=True)
-
-    def __post_init__(self) -> None:
-        check_seed(self.seed)
+_RIGHT = THRESHOLDS.index(3)
+_CHANGES = ("illumination", "viewpoint")
+_LINE: dict[str, Any] = {"color": LEVELS["raw"], "linestyle": "--", "linewidth": 1.4, "label": "raw"}
 
 
 @dataclass(frozen=True)
-class Scheme:
-    """A lifting (None: points) and the distances that its features are matched by, or a network that conceals them.
+class Options:
+    """What is matched, and under which schemes."""
 
-    Raises InputError for both.
-    """
-
-    lifting: Lifting | None = None
-    distances: tuple[str, ...] = (RAW,)
-    network: ConcealingNetwork | None = None
+    dataset: Path = argument(help=HPATCHES)
+    out: Path = out_option()
+    strategies: tuple[str, ...] | None = option(
+        None, help="Lifting strategies, separated by commas.", shown="all without labels"
+    )
+    dimensions: tuple[int, ...] = option((2, 4, 8, 16), help="Subspace dimensions, separated by commas.")
+    max_features: int = features_option()
+    kind: str = kind_option()
+    seed: int = seed_option()
 
     def __post_init__(self) -> None:
-        if self.network is not None and self.lifting is not None:
-            raise InputError("image matching has no scheme that conceals and then lifts")
-
-    @property
-    def name(self) -> str:
-        """Strategy and dimension, for example sub-hybrid-4; or raw, or the name of the network."""
-        if self.network is not None:
-            return self.network.name
-        return "raw" if self.lifting is None else f"{self.lifting.strategy}-{self.lifting.dimension}"
-
-    def parameters(self) -> dict[str, Parameter]:
-        """Strategy, dimension and, where one is drawn from, the digest of the database; or of the network."""
-        if self.network is not None:
-            about: dict[str, Parameter] = {"lambda": self.network.lambda_, "network": self.network.digest[:16]}
-            return {"strategy": self.name, "dimension": 0, **about}
-        if self.lifting is None:
-            return {"strategy": "raw", "dimension": 0}
-        spec = self.lifting.spec()
-        made: dict[str, Parameter] = {"strategy": spec["strategy"], "dimension": spec["dimension"]}
-        return made | ({"database": str(spec["database"])[:16]} if spec["database"] else {})
+        refuse_none(self, "dimensions")
 
 
-def make_schemes(
-    kind: str,
-    strategies: Sequence[str] = DEFAULT_STRATEGIES,
-    dimensions: Sequence[int] = DEFAULT_DIMENSIONS,
-    distances: Sequence[str] = DISTANCES,
-) -> list[Scheme]:
-    """Raw descriptors of `kind`, then every strategy x dimension, each under all `distances`.
+def matching(options: Options, progress: Progress) -> Study["Pair"]:
+    """Mean matching accuracy of raw and lifted descriptors over the image pairs of a dataset.
 
-    Raises InputError for an unknown strategy or distance, and for a strategy that needs attribute labels.
+    Stop it with Ctrl-C at any time: the same command goes on where it stopped (from OUT/records.jsonl).
+
+    Example: featveil bench matching hpatches-sequences/ --out results/ --strategies random,sub-hybrid
     """
-    for distance in distances:
-        if distance not in DISTANCES:
-            raise InputError(f"unknown distance {distance!r}: use one of {', '.join(DISTANCES)}")
-    for strategy in strategies:
-        if strategy in STRATEGIES and strategy not in DEFAULT_STRATEGIES:
-            raise InputError(f"{strategy} needs attribute labels, which local features do not have")
-    wanted = product(dict.fromkeys(strategies), dict.fromkeys(dimensions))
-    return [
-        Scheme(),
-        *(Scheme(Lifting(name, m).for_kind(kind), tuple(dict.fromkeys(distances))) for name, m in wanted),
-    ]
+    settings = Settings(options.kind, options.max_features, options.seed)
+    strategies = STRATEGIES_WITHOUT_LABELS if options.strategies is None else options.strategies
+    schemes = [RAW, *lifted(options.kind, options.dimensions, strategies)]
+    return study(load_hpatches(options.dataset), schemes, settings)
 
 
-def run(
-    dataset: HPatches, schemes: Sequence[Scheme], settings: Settings, done: frozenset[Key] = frozenset()
-) -> Iterator[Record]:
-    """One record for each scheme, distance and image pair that is not in `done`.
+def study(dataset: HPatches, schemes: Sequence[Scheme], settings: Settings) -> Study["Pair"]:
+    """Every image pair of `dataset` under every scheme and the distances that it has."""
+    return Study(partial(_cases, dataset, schemes, settings), settings.shared(), settings.seed, dataset.name)
 
-    Its value is the accuracy at 1 to 10 px, its count the number of mutual nearest neighbours.
-    """
+
+def _cases(dataset: HPatches, schemes: Sequence[Scheme], settings: Settings) -> Iterator[Case["Pair"]]:
     for scene in dataset.scenes:
-        features = Images(scene, settings)
+        images = Images(scene, settings)
         for scheme in schemes:
-            lifted = _Lifted(features, scheme, settings.seed)
-            for pair, distance in product(scene.pairs, scheme.distances):
-                if (scene.name, scheme.name, distance, str(pair.number)) not in done:
-                    yield _record(dataset, scene, pair, lifted, distance)
+            sent, about = _Sent(images, scheme), _parameters(scheme)
+            distances = DISTANCES if isinstance(scheme.defense, Lifting) else (BOTH_RAW,)
+            for pair, distance in product(scene.pairs, distances):
+                stated = {"distance": distance, **images.describe(pair.number), **about}
+                yield Case(scheme.name, stated, Pair(sent, pair, distance))
 
 
-def run_resumable(
-    dataset: HPatches,
-    schemes: Sequence[Scheme],
-    settings: Settings,
-    path: str | Path,
-    report: Report = lambda done, total: None,
-) -> list[Record]:
-    """Run what `path` does not hold yet, append each record once measured, return all that were asked for.
-
-    `report` is called with records (done, total). Raises InputError when the file has other settings.
-    """
-    shared: dict[str, Parameter] = {"dataset": dataset.name, "seed": settings.seed, **_shared(settings)}
-    plan = Plan(TASK, _KEY, shared, _wanted(dataset, schemes))
-    return resume(path, plan, lambda done: run(dataset, schemes, settings, done), report)
+def _parameters(scheme: Scheme) -> dict[str, Parameter]:
+    """Strategy, dimension and, where one is drawn from, the digest of the database; or of the network."""
+    spec, network = scheme.defense.spec(), scheme.network
+    if network is not None:
+        about: dict[str, Parameter] = {"lambda": network.lambda_, "network": network.digest[:16]}
+        return {"strategy": scheme.name, "dimension": 0, **about}
+    if not isinstance(scheme.defense, Lifting):
+        return {"strategy": "raw", "dimension": 0}
+    stated: dict[str, Parameter] = {"strategy": spec["strategy"], "dimension": spec["dimension"]}
+    return stated | ({"database": str(spec["database"])[:16]} if spec["database"] else {})
 
 
-class Images:
-    """Raw features of the images of a scene, each extracted when first needed."""
+class _Sent:
+    """Descriptors of a scene's images under one scheme: one release per image, each with its own generator."""
 
-    def __init__(self, scene: Scene, settings: Settings) -> None:
-        self.scene, self.settings = scene, settings
-        self._features: dict[int, Features] = {}
-
-    def __getitem__(self, number: int) -> Features:
-        if number not in self._features:
-            self._features[number] = self._extractor.extract(read_image(self.scene.images[number]))
-        return self._features[number]
-
-    @cached_property
-    def _extractor(self) -> Extractor:
-        return make_extractor(self.settings.kind, self.settings.max_features, self.settings.weights)
-
-    def keypoints(self, number: int) -> Keypoints:
-        """Their positions; every extractor of local features gives them."""
-        keypoints = self[number].keypoints
-        if keypoints is None:
-            raise InputError(f"{self.settings.kind} has no keypoints: image matching needs local features")
-        return keypoints
-
-
-class _Lifted:
-    """Descriptors of a scene's images under one scheme: one release an image, each with its own generator."""
-
-    def __init__(self, images: Images, scheme: Scheme, seed: int) -> None:
-        self.images, self.scheme, self.seed = images, scheme, seed
+    def __init__(self, images: Images, scheme: Scheme) -> None:
+        self.images, self.scheme = images, scheme
         self._private: dict[int, Flats] = {}
 
     def private(self, number: int) -> Flats:
-        lifting, network, raw = self.scheme.lifting, self.scheme.network, self.images[number].descriptors
-        if lifting is None and network is None:
-            return raw
+        """What is sent of an image."""
+        defense, network, raw = self.scheme.defense, self.scheme.network, self.images[number].descriptors
         if number not in self._private:
-            if lifting is None:
-                assert network is not None
+            if network is not None:
                 self._private[number] = Points(network.apply(raw.values))
+            elif isinstance(defense, Lifting):
+                scene, seed = self.images.scene.name, self.images.settings.seed
+                self._private[number] = defense.privatize(raw, image_generator(seed, scene, number, self.scheme.name))
             else:
-                rng = image_generator(self.seed, self.images.scene.name, number, self.scheme.name)
-                self._private[number] = lifting.privatize(raw, rng)
+                self._private[number] = raw
         return self._private[number]
 
     def sides(self, number: int, distance: str) -> tuple[Flats, Flats]:
@@ -186,38 +139,167 @@ class _Lifted:
         return self.images[1].descriptors if one_raw else self.private(1), self.private(number)
 
 
-def _record(dataset: HPatches, scene: Scene, pair: ImagePair, lifted: _Lifted, distance: str) -> Record:
-    images = lifted.images
-    matches = NearestMatcher().match(*lifted.sides(pair.number, distance))
-    errors = transfer_errors(matches, images.keypoints(1), images.keypoints(pair.number), pair.homography)
-    settings = images.settings
-    parameters: dict[str, Parameter] = {"distance": distance, "scene": scene.name, "image": pair.number}
-    parameters |= {"change": scene.change} if scene.change else {}
-    parameters |= {"features": [len(images[1]), len(images[pair.number])]}
-    return Record(
-        task=TASK,
-        dataset=dataset.name,
-        scheme=lifted.scheme.name,
-        metric=METRIC,
-        value=tuple(round(float(share), 6) for share in matching_accuracy(errors)),
-        unit="share of matches",
-        count=len(matches),
-        seed=settings.seed,
-        versions=versions(),
-        parameters=parameters | lifted.scheme.parameters() | _shared(settings),
-    )
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """An image pair, as it is sent and compared."""
+
+    sent: _Sent
+    pair: ImagePair
+    distance: str
 
 
-def _shared(settings: Settings) -> dict[str, Parameter]:
-    made: dict[str, Parameter] = {"kind": settings.kind, "max_features": settings.max_features}
-    weights = settings.weights
-    return made if weights is None else made | {"weights": NetworkDescriber(settings.kind, weights).digest}
+def measure(one: Pair) -> Measured:
+    """The accuracy at 1 to 10 px, and the number of mutual nearest neighbours."""
+    images, number = one.sent.images, one.pair.number
+    matches = NearestMatcher().match(*one.sent.sides(number, one.distance))
+    errors = transfer_errors(matches, images.keypoints(1), images.keypoints(number), one.pair.homography)
+    accuracy = tuple(round(float(share), 6) for share in matching_accuracy(errors))
+    return Measured(accuracy, len(matches), images.counts(number))
 
 
-def _wanted(dataset: HPatches, schemes: Sequence[Scheme]) -> dict[Key, dict[str, Parameter]]:
+@dataclass(frozen=True)
+class MatchingRow:
+    """One scheme over all its image pairs: `accuracy` at 1 to 10 px, and means per pair.
+
+    `matches` is their mean number, `right` that of the ones within 3 px. Accuracy is a precision: a scheme that
+    keeps fewer matches can score above raw descriptors and still find less.
+    """
+
+    strategy: str
+    dimension: int
+    distance: str
+    accuracy: tuple[float, ...]
+    pairs: int
+    matches: float
+    right: float
+
+    def at(self, threshold: int) -> float:
+        """Mean matching accuracy at a threshold of 1 to 10 px."""
+        return self.accuracy[THRESHOLDS.index(threshold)]
+
+
+def _accuracy(threshold: int, screen: str | None = "") -> Column[MatchingRow]:
+    return Column(f"MMA@{threshold}", lambda row: f"{100 * row.at(threshold):.1f}", screen=screen)
+
+
+COLUMNS: tuple[Column[MatchingRow], ...] = (
+    Column("scheme", lambda row: row.strategy, left=True),
+    Column("m", lambda row: str(row.dimension)),
+    Column("distance", lambda row: row.distance, left=True, brief=lambda row: row.distance.replace("-to-", "-")),
+    *(_accuracy(1), _accuracy(3), _accuracy(5, screen=None), _accuracy(10)),
+    Column("matches", lambda row: f"{row.matches:.0f}"),
+    Column("right@3", lambda row: f"{row.right:.0f}"),
+    Column("pairs", lambda row: str(row.pairs), screen=None),
+)
+
+
+def rows_of(records: Sequence[Record], change: str | None = None) -> list[MatchingRow]:
+    """One row per scheme, raw descriptors first, then distance by distance, in the order of the records.
+
+    `change` keeps the scenes of one kind, "illumination" or "viewpoint".
+    """
+    groups: dict[tuple[str, int, str], list[Record]] = {}
+    for record in records:
+        stated = record.parameters
+        if change is None or stated.get("change") == change:
+            group = str(stated["strategy"]), int(str(stated["dimension"])), str(stated["distance"])
+            groups.setdefault(group, []).append(record)
+    # A stable sort: strategies and dimensions stay in the order in which they were asked for.
+    rows = [_row(group, members) for group, members in groups.items()]
+    return sorted(rows, key=lambda row: (row.strategy != "raw", row.distance))
+
+
+def _row(group: tuple[str, int, str], records: Sequence[Record]) -> MatchingRow:
+    accuracies = [record.value for record in records if isinstance(record.value, tuple)]
+    mean = tuple(float(share) for share in mean_matching_accuracy(accuracies))
+    matches = [record.count for record in records]
+    right = [count * accuracy[_RIGHT] for count, accuracy in zip(matches, accuracies, strict=True)]
+    pairs = len(records)
+    return MatchingRow(*group, mean, pairs, sum(matches) / pairs, sum(right) / pairs)
+
+
+def _text(rows: Sequence[MatchingRow], records: Sequence[Record]) -> str:
+    """The whole table, and one for each kind of change where scenes are named by it."""
+    one = records[0]
+    settings = f"{one.parameters.get('kind')}, at most {one.parameters.get('max_features')} features an image"
+    parts = [
+        f"# Image matching on {one.dataset}\n",
+        f"Mean matching accuracy in percent of mutual nearest neighbours ({settings}, seed {one.seed})."
+        " MMA@t: the reprojected keypoint is at most t pixels off. A pair without matches counts as 0."
+        " matches and right@3: mean number a pair, of all and of those within 3 pixels;"
+        " accuracy alone rewards a scheme that keeps few.\n",
+        markdown_table(COLUMNS, rows),
+    ]
+    for change in _CHANGES:
+        if changed := rows_of(records, change):
+            parts.append(f"\n## Scenes that change in {change}\n\n{markdown_table(COLUMNS, changed)}")
+    return "\n".join(parts)
+
+
+def draw(rows: Sequence[MatchingRow], path: str | Path, title: str = "") -> None:
+    """Mean matching accuracy over the threshold, as a PNG: one panel for each strategy and distance."""
+    raw = next((row for row in rows if row.strategy == "raw"), None)
+    private = [row for row in rows if row.strategy != "raw"]
+    strategies = list(dict.fromkeys(row.strategy for row in private)) or ["raw"]
+    distances = list(dict.fromkeys(row.distance for row in private)) or [BOTH_RAW]
+    figure = blank_figure(2.5 * len(strategies) + 1.6, 2.6 * len(distances) + 1.1)
+    panels = figure.subplots(len(distances), len(strategies), sharex=True, sharey=True, squeeze=False)
+    styles = _styles(sorted({row.dimension for row in private}))
+    for line, distance in enumerate(distances):
+        for column, strategy in enumerate(strategies):
+            chosen = [row for row in private if (row.strategy, row.distance) == (strategy, distance)]
+            _panel(panels[line, column], raw, chosen, styles)
+            panels[line, column].set_title(strategy if line == 0 else "", fontsize=11, fontweight="bold")
+        panels[line, 0].set_ylabel(f"{distance}\nmean matching accuracy")
+    _legend(figure, panels)
+    write_figure(figure, path, title)
+
+
+def _styles(dimensions: Sequence[int]) -> dict[int, dict[str, Any]]:
+    """Colour, marker and label of each dimension, the same in every panel."""
     return {
-        (scene.name, scheme.name, distance, str(pair.number)): scheme.parameters()
-        for scene in dataset.scenes
-        for scheme in schemes
-        for pair, distance in product(scene.pairs, scheme.distances)
+        dimension: {"color": colour, "marker": MARKERS[place % len(MARKERS)], "label": f"m = {dimension}"}
+        for place, (dimension, colour) in enumerate(zip(dimensions, shades(len(dimensions)), strict=True))
     }
+
+
+def _panel(
+    panel: "Axes", raw: MatchingRow | None, rows: Sequence[MatchingRow], styles: dict[int, dict[str, Any]]
+) -> None:
+    for row in rows:
+        panel.plot(THRESHOLDS, row.accuracy, linewidth=1.6, markersize=4, **styles[row.dimension])
+    if raw is not None:
+        # Drawn last: a private curve that equals it must not hide it.
+        panel.plot(THRESHOLDS, raw.accuracy, **_LINE)
+    panel.set_xlim(THRESHOLDS[0] - 0.3, THRESHOLDS[-1] + 0.3)
+    panel.set_ylim(-0.02, 1)
+    panel.set_xticks(THRESHOLDS)
+    quiet(panel)
+
+
+def _legend(figure: "Figure", panels: Any) -> None:
+    entries: dict[str, Any] = {}
+    for panel in panels.flat:
+        handles, labels = panel.get_legend_handles_labels()
+        entries |= dict(zip(labels, handles, strict=True))
+    names = sorted(entries, key=lambda label: (label != "raw", int(label.split()[-1]) if " " in label else 0))
+    handles = [entries[name] for name in names]
+    figure.legend(handles, names, loc="outside right upper", frameon=False, title="descriptors")
+    figure.supxlabel("threshold (px)", fontsize=10)
+
+
+BENCH = Bench(
+    "matching",
+    matching,
+    measure=measure,
+    key=("scene", "scheme", "distance", "image"),
+    metric="matching accuracy at 1 to 10 px",
+    unit="share of matches",
+    rows=rows_of,
+    text=_text,
+    screen=partial(screen_table, COLUMNS),
+    figures={CURVE: draw},
+    title=lambda record: f"Image matching on {record.dataset}, {record.parameters['kind']}",
+    named=("strategy", "dimension", "distance"),
+    length=len(THRESHOLDS),
+)

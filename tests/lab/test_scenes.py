@@ -12,11 +12,11 @@ from featveil.core.arrays import Float32
 from featveil.databases import Database, builtin
 from featveil.datasets import MapScene, load_strecha
 from featveil.formats import veil
-from featveil.lab import scene_releases
-from featveil.lab.matching import Settings
-from featveil.lab.scene_releases import (
+from featveil.lab import scenes
+from featveil.lab.scenes import (
     RAW,
     SceneReleases,
+    Settings,
     hardened,
     lifted,
     pool_descriptors,
@@ -66,8 +66,8 @@ def test_an_image_is_extracted_and_released_once(scene: MapScene, monkeypatch: p
         calls.append(path)
         return real(path, kind, max_features)
 
-    real = scene_releases.extract  # type: ignore[attr-defined]
-    monkeypatch.setattr(scene_releases, "extract", extract)
+    real = scenes.extract  # type: ignore[attr-defined]
+    monkeypatch.setattr(scenes, "extract", extract)
     releases, name = SceneReleases(scene, SETTINGS), "view01.png"
     assert releases.raw(name) is releases.raw(name) is releases.sent(name, RAW)
     assert releases.sent(name, LIFTED) is releases.sent(name, LIFTED)
