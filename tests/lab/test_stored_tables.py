@@ -57,10 +57,6 @@ def markdown_of(name: str) -> Callable[[Sequence[Record]], str]:
 
 OLD = {
     "concealers": "concealer_markdown",
-    "face_attributes": "attributes_markdown",
-    "face_logins": "logins_markdown",
-    "face_protection": "protection_markdown",
-    "face_verification": "verification_markdown",
     "inversion": "inversion_markdown",
     "words": "words_markdown",
     "tradeoff": "tradeoff_markdown",

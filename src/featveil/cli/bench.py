@@ -13,7 +13,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from featveil import lab
 from featveil.cli import assumptions as assumed
-from featveil.cli import attacks, concealer_bench, face_bench, inversion, localization, oracle, patch_bench, runtime
+from featveil.cli import attacks, concealer_bench, inversion, localization, oracle, patch_bench, runtime
 from featveil.cli.console import Json, progress, show, stderr
 from featveil.cli.options import command
 
@@ -110,4 +110,3 @@ app.command()(localization.localization)
 app.command()(patch_bench.patches)
 app.command()(concealer_bench.concealers)
 app.command()(runtime.runtime)
-app.add_typer(face_bench.app, name="faces")

@@ -33,7 +33,7 @@ from featveil.distances import matrix, pair_distances
 from featveil.extractors.face_networks import FaceNetwork
 from featveil.extractors.faces import Which, faces_of
 from featveil.metrics.error_rates import error_rates
-from featveil.pipelines.face_schemes import HARDENED, FaceScheme, halves
+from featveil.pipelines.face_schemes import HARDENED, halves, hide_by_pools
 from featveil.stores.pool import Pool
 from featveil.stores.templates import Calibration, Settings
 
@@ -171,9 +171,10 @@ def calibrate(
     if settings.defense["name"] == HARDENED:
         tested, rest = halves(faces, rng)
         database = Database.from_array(rest.values, rest.kind, 1, rng=rng)
-        scheme = FaceScheme(HARDENED, settings.dimension)
         distances, same = _compared(
-            tested, _within(pairs, faces, tested), lambda rows: scheme.hide(tested.values[rows], database, rng)
+            tested,
+            _within(pairs, faces, tested),
+            lambda rows: hide_by_pools(tested.values[rows], database, settings.dimension, rng),
         )
     else:
         defense = defense_of(settings, among, attribute)
