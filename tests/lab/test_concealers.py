@@ -17,7 +17,8 @@ from featveil.lab import scenes
 from featveil.lab.concealers import ConcealerStudy, check_networks, described_by, inverted_schemes
 from featveil.lab.inversion_photos import read_photographs
 from featveil.lab.inversion_study import Settings, Study
-from featveil.lab.patch_benchmark import PatchSettings, PatchSources
+from featveil.lab.patches import Settings as PatchSettings
+from featveil.lab.patches import Sources as PatchSources
 from featveil.learning.encodings import Encoding
 from featveil.pipelines.invert import Painter
 from networks import identity_network, random_network

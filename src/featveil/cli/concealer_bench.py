@@ -75,7 +75,8 @@ def concealers(
     from featveil.lab.concealers import ConcealerStudy, check_networks, described_by, inverted_schemes
     from featveil.lab.inversion_photos import find_photographs, read_photographs
     from featveil.lab.inversion_study import Settings, Study, make_trials
-    from featveil.lab.patch_benchmark import PatchSettings, PatchSources
+    from featveil.lab.patches import Settings as PatchSettings
+    from featveil.lab.patches import Sources as PatchSources
     from featveil.pipelines.invert import load_painter
 
     networks = [load_network(path) for path in files]

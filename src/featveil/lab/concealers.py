@@ -16,10 +16,11 @@ from featveil.databases import Database
 from featveil.datasets import HPatches
 from featveil.defenses import Concealer, Identity, Lifting
 from featveil.extractors import PatchDescriber, make_extractor
-from featveil.lab import inversion, matching, patch_benchmark, scenes
+from featveil.lab import inversion, matching, patches, scenes
 from featveil.lab.inversion_photos import Photograph
 from featveil.lab.inversion_study import Study
-from featveil.lab.patch_benchmark import PatchSettings, PatchSources, Transform
+from featveil.lab.patches import Settings as PatchSettings
+from featveil.lab.patches import Sources as PatchSources
 
 LIFTED = ("sub-hybrid", 2)  # what their figure 8a compares with
 
@@ -45,11 +46,8 @@ class ConcealerStudy:
 
     def patches(self, path: Path, report: Report = lambda done, total: None) -> list[Record]:
         """FPR@95 and the tasks of HPatches (their figure 5): raw, each network, and random vectors."""
-        schemes: dict[str, Transform] = {"raw": patch_benchmark.raw}
-        schemes |= {network.name: patch_benchmark.concealing(network) for network in self.networks}
-        schemes["chance"] = patch_benchmark.chance
-        settings = self.patch_settings
-        return patch_benchmark.run_resumable(self.sources, self.describer, schemes, settings, path, report)
+        study = patches.study(self.sources, self.describer, patches.transforms(self.networks), self.patch_settings)
+        return patches.BENCH.resume(study, path, report)
 
     def matching(self, path: Path, report: Report = lambda done, total: None) -> list[Record]:
         """Mean matching accuracy (their figure 8a): raw, each network, and sub-hybrid lifting of dimension 2."""

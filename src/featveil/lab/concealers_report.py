@@ -20,7 +20,8 @@ from featveil.lab.inversion_report import (
 from featveil.lab.matching import BENCH as MATCHING
 from featveil.lab.matching import MatchingRow
 from featveil.lab.ninjadesc import SAID, SOSNET, SSIM
-from featveil.lab.patch_report import TASKS, PatchRow, percent, summarize_patches
+from featveil.lab.patches import BENCH as PATCHES
+from featveil.lab.patches import TASKS, PatchRow, percent
 from featveil.metrics import THRESHOLDS
 
 TRAINED = {  # inverters of an architecture, as inversion names them
@@ -84,7 +85,7 @@ def summarize_concealers(records: Sequence[Record]) -> ConcealerResults:
     by_task: dict[str, list[Record]] = {}
     for record in records:
         by_task.setdefault(record.task, []).append(record)
-    patches = {row.scheme: row for row in summarize_patches(by_task.get("patches", []))}
+    patches = {row.scheme: row for row in PATCHES.summarize(by_task.get("patches", []))}
     matched = MATCHING.summarize(by_task.get("matching", []))
     inverted = summarize_inversion(by_task.get("inversion", []))
     if "raw" not in patches and not any(row.strategy == "raw" for row in matched):
