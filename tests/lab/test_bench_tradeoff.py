@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from featveil import databases
 from featveil.cli.bench import app
 from featveil.core import InputError
 from featveil.core.records import read_records
 from featveil.databases import Database, builtin, save_database
+from featveil.lab import scenes
 from scenes import draw_equal_views
 
 FEW = ("--epsilons", "6,4", "--subset-sizes", "1,2", "--max-features", 80, "--iterations", 500)
@@ -67,7 +67,7 @@ def test_without_matplotlib_and_with_the_builtin_codebook(
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     few = Database(builtin("sift").values[:400], "sift")  # stands for all of them, for speed
-    monkeypatch.setattr(databases, "builtin", {"sift": few}.__getitem__)
+    monkeypatch.setattr(scenes, "builtin", {"sift": few}.__getitem__)
     result = invoke(dataset, "--out", tmp_path / "o", *FEW)
     assert result.exit_code == 0, result.output
     assert "featveil[plots]" in result.stderr

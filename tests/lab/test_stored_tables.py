@@ -58,8 +58,6 @@ def markdown_of(name: str) -> Callable[[Sequence[Record]], str]:
 OLD = {
     "concealers": "concealer_markdown",
     "inversion": "inversion_markdown",
-    "words": "words_markdown",
-    "tradeoff": "tradeoff_markdown",
     "oracle": "oracle_markdown",
     "assumptions": "assumptions_markdown",
     "attacks": "attacks_markdown",

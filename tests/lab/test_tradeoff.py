@@ -1,5 +1,6 @@
 """The comparison of subset and metric mechanism on a drawn scene whose homographies are known."""
 
+import sys
 from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
@@ -9,21 +10,23 @@ import cv2
 import numpy as np
 import pytest
 
-from featveil.core import InputError, Points
-from featveil.core.records import Record, append_records, read_records
+from featveil.core import InputError, MissingExtraError, Points, WordSets
+from featveil.core.records import Parameter, Record, append_records, read_records
 from featveil.core.seeding import image_generator
 from featveil.databases import Database, builtin
 from featveil.datasets import HPatches, load_hpatches
-from featveil.defenses.metric import Metric
+from featveil.defenses import Metric, Subset
 from featveil.extractors import extract
-from featveil.lab import tradeoff, words
-from featveil.lab.calibration import metric_success, subset_success
-from featveil.lab.tradeoff import METRIC, Scheme, make_schemes, run, run_resumable, sample_descriptors
-from featveil.lab.words import Settings
+from featveil.lab import calibration, tradeoff, words
+from featveil.lab.bench import Measured, headings_and_cells
+from featveil.lab.calibration import metric_success, sample_descriptors, subset_success
+from featveil.lab.scenes import Settings
+from featveil.lab.tradeoff import BENCH, COLUMNS, Arm, Compared, draw, make_arms, measure, study
 from featveil.metrics import FARTHEST
 from scenes import draw_turned_views
 
-SETTINGS = Settings(max_features=200, iterations=3000)
+SETTINGS = Settings(max_features=200)
+ITERATIONS = 3000
 
 
 @pytest.fixture(scope="module")
@@ -39,13 +42,13 @@ def codebook() -> Database:
 
 
 @pytest.fixture(scope="module")
-def schemes(dataset: HPatches, codebook: Database) -> list[Scheme]:
-    return make_schemes(dataset, SETTINGS, codebook, [6, 4.5], [1, 3])
+def arms(dataset: HPatches, codebook: Database) -> list[Arm]:
+    return make_arms(dataset, SETTINGS, codebook, [6, 4.5], [1, 3])
 
 
 @pytest.fixture(scope="module")
-def records(dataset: HPatches, schemes: list[Scheme]) -> list[Record]:
-    return list(run(dataset, schemes, SETTINGS))
+def records(dataset: HPatches, arms: list[Arm]) -> list[Record]:
+    return list(BENCH.measured(study(dataset, arms, SETTINGS, ITERATIONS)))
 
 
 def mean(records: list[Record], name: str, scheme: str, rule: str = "nearest") -> float:
@@ -60,27 +63,28 @@ def named(record: Record) -> dict[str, float]:
 
 
 def test_each_metric_scheme_has_the_success_of_its_subset_scheme(
-    dataset: HPatches, schemes: list[Scheme], codebook: Database
+    dataset: HPatches, arms: list[Arm], codebook: Database
 ) -> None:
-    assert [scheme.name for scheme in schemes] == [
+    assert [arm.scheme.name for arm in arms] == [
         *("raw", "quantised"),
         *("subset-6-1", "metric-as-6-1", "subset-4.5-1", "metric-as-4.5-1", "chance-1"),
         *("subset-6-3", "metric-as-6-3", "subset-4.5-3", "metric-as-4.5-3", "chance-3"),
     ]
     sample = sample_descriptors(dataset, SETTINGS)
-    for subset, metric in pairwise(schemes):
-        if isinstance(metric.defense, Metric) and subset.defense is not None:
-            k, epsilon = metric.defense.subset_size, subset.defense.epsilon
-            assert metric.success == subset.success == subset_success(epsilon, 600, k)
-            assert metric_success(sample, codebook, metric.defense.epsilon, k) == pytest.approx(
-                subset.success, rel=0.01
-            )
-    assert [scheme.success for scheme in schemes if "chance" in scheme.name] == pytest.approx([1 / 600, 1 / 600])
+    compared = 0
+    for subset, metric in pairwise(arms):
+        one, other = subset.scheme.defense, metric.scheme.defense
+        if isinstance(other, Metric) and isinstance(one, Subset):
+            k, compared = other.subset_size, compared + 1
+            assert metric.success == subset.success == subset_success(one.epsilon, 600, k)
+            assert metric_success(sample, codebook, other.epsilon, k) == pytest.approx(subset.success, rel=0.01)
+    assert compared == 4
+    assert [arm.success for arm in arms if "chance" in arm.scheme.name] == pytest.approx([1 / 600, 1 / 600])
 
 
-def test_every_scheme_is_run_by_both_rules(records: list[Record], schemes: list[Scheme]) -> None:
+def test_every_scheme_is_run_by_both_rules(records: list[Record], arms: list[Arm]) -> None:
     found = Counter((record.scheme, record.parameters["rule"]) for record in records)
-    both = [(scheme.name, rule) for scheme in schemes[1:] for rule in ("vocabulary", "nearest")]
+    both = [(arm.scheme.name, rule) for arm in arms[1:] for rule in ("vocabulary", "nearest")]
     assert list(found) == [("raw", "nearest"), *both]
     assert set(found.values()) == {5}
 
@@ -89,7 +93,9 @@ def test_matching_is_what_the_task_of_word_sets_measures(
     dataset: HPatches, records: list[Record], codebook: Database
 ) -> None:
     """Also the sets are the same ones: releases of the same name and seed."""
-    others = words.run(dataset, words.make_schemes("sift", {"few": codebook}, [6, 4.5], [1, 3], [1, 3]), SETTINGS)
+    schemes = words.make_schemes("sift", {"few": codebook}, [6, 4.5], [1, 3])
+    released = words.Released(schemes, {codebook.digest: "few"}, [1, 3])
+    others = words.BENCH.measured(words.study(dataset, released, SETTINGS, ITERATIONS))
     here = {(record.scheme, record.parameters["rule"], record.parameters["image"]): record for record in records}
     compared = 0
     for other in others:
@@ -103,15 +109,16 @@ def test_matching_is_what_the_task_of_word_sets_measures(
 
 @pytest.mark.parametrize("name", ["quantised", "subset-6-3", "metric-as-6-3", "chance-1"])
 def test_leakage_is_what_an_attacker_measures(
-    dataset: HPatches, records: list[Record], schemes: list[Scheme], name: str
+    dataset: HPatches, records: list[Record], arms: list[Arm], name: str
 ) -> None:
-    scheme = next(scheme for scheme in schemes if scheme.name == name)
+    scheme = next(arm.scheme for arm in arms if arm.scheme.name == name)
     points = extract(dataset.scenes[0].images[4], "sift", 200).descriptors
-    assert scheme.defense is not None and scheme.codebook is not None
-    sets = scheme.defense.privatize(points, image_generator(0, "v_one", 4, f"{name}/{scheme.digest}")).words
+    assert scheme.codebook is not None
+    sets = scheme.defense.privatize(points, image_generator(0, "v_one", 4, f"{name}/{scheme.codebook.digest[:16]}"))
+    assert isinstance(sets, WordSets)
     unit = points.values / np.linalg.norm(points.values, axis=1, keepdims=True)
     away = np.linalg.norm(unit[:, None] - scheme.codebook.points()[None], axis=2)
-    own = np.take_along_axis(away, sets, axis=1)
+    own = np.take_along_axis(away, sets.words, axis=1)
     contains = (own.min(axis=1) <= away.min(axis=1)).mean()
     chosen = [record for record in records if record.scheme == name and record.parameters["image"] == 4]
     assert len(chosen) == 2
@@ -120,12 +127,12 @@ def test_leakage_is_what_an_attacker_measures(
         assert record.value[6:] == pytest.approx((contains, own.mean(), own.min(axis=1).mean()), abs=2e-6)
 
 
-def test_equal_success_is_not_equal_leakage(records: list[Record], schemes: list[Scheme]) -> None:
+def test_equal_success_is_not_equal_leakage(records: list[Record], arms: list[Arm]) -> None:
     for k in (1, 3):
         chance = mean(records, "guess distance", f"chance-{k}")
         for epsilon in ("6", "4.5"):
             subset, metric = f"subset-{epsilon}-{k}", f"metric-as-{epsilon}-{k}"
-            success = next(scheme.success for scheme in schemes if scheme.name == subset)
+            success = next(arm.success for arm in arms if arm.scheme.name == subset)
             for name in (subset, metric):
                 assert mean(records, "contains", name) == pytest.approx(k * success, abs=0.06)
             assert mean(records, "guess distance", metric) < mean(records, "guess distance", subset) - 0.02 < chance
@@ -140,13 +147,14 @@ def test_near_words_help_to_match(records: list[Record]) -> None:
         assert found[0] > found[1] > found[2]
 
 
-def test_records_say_how_they_were_made(records: list[Record], schemes: list[Scheme], codebook: Database) -> None:
-    scheme = next(scheme for scheme in schemes if scheme.name == "metric-as-6-3")
+def test_records_say_how_they_were_made(records: list[Record], arms: list[Arm], codebook: Database) -> None:
+    scheme = next(arm.scheme for arm in arms if arm.scheme.name == "metric-as-6-3")
+    assert isinstance(scheme.defense, Metric)
     record = next(record for record in records if record.scheme == scheme.name)
-    assert (record.task, record.dataset, record.seed, record.metric) == ("tradeoff", "drawn", 0, METRIC)
+    assert (record.task, record.dataset, record.seed, record.metric) == ("tradeoff", "drawn", 0, BENCH.metric)
     found = record.parameters
     assert (found["mechanism"], found["epsilon"], found["subset_epsilon"], found["subset_size"]) == (
-        *("metric", scheme.defense.epsilon if scheme.defense else None),
+        *("metric", scheme.defense.epsilon),
         *(6, 3),
     )
     assert (found["codebook"], found["codebook_size"]) == (codebook.digest[:16], 600)
@@ -158,41 +166,39 @@ def test_records_say_how_they_were_made(records: list[Record], schemes: list[Sch
 
 
 def test_a_resumed_run_equals_one_run_and_does_nothing_twice(
-    dataset: HPatches, records: list[Record], schemes: list[Scheme], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    dataset: HPatches, records: list[Record], arms: list[Arm], tmp_path: Path
 ) -> None:
     path = tmp_path / "records.jsonl"
     append_records(path, records[:-17])
     path.write_bytes(path.read_bytes()[:-30])  # the last one is torn
-    measured: list[Record] = []
-    real = tradeoff._record
+    measured: list[Measured] = []
 
-    def counting(*arguments: object) -> Record:
-        measured.append(real(*arguments))  # type: ignore[arg-type]
+    def counting(one: Compared) -> Measured:
+        measured.append(measure(one))
         return measured[-1]
 
-    monkeypatch.setattr(tradeoff, "_record", counting)
-    reports: list[tuple[int, int]] = []
-    resumed = run_resumable(dataset, schemes, SETTINGS, path, lambda done, total: reports.append((done, total)))
-    assert resumed == records
+    counted, reports = replace(BENCH, measure=counting), list[tuple[int, int]]()
+    wanted = study(dataset, arms, SETTINGS, ITERATIONS)
+    assert counted.resume(wanted, path, lambda done, total: reports.append((done, total))) == records
     assert read_records(path) == records
-    assert measured == records[-18:]
+    assert [one.value for one in measured] == [record.value for record in records[-18:]]
     assert (reports[0], reports[-1]) == ((97, 115), (115, 115))
-    assert run_resumable(dataset, schemes[:1], SETTINGS, path) == records[:5]
+    assert BENCH.resume(study(dataset, arms[:1], SETTINGS, ITERATIONS), path) == records[:5]
 
 
 def test_other_settings_or_other_epsilons_do_not_mix(
-    dataset: HPatches, records: list[Record], schemes: list[Scheme], tmp_path: Path
+    dataset: HPatches, records: list[Record], arms: list[Arm], tmp_path: Path
 ) -> None:
     path = tmp_path / "records.jsonl"
     append_records(path, records)
     before = path.read_bytes()
     with pytest.raises(InputError, match="iterations 3000, not 2999"):
-        run_resumable(dataset, schemes, replace(SETTINGS, iterations=2999), path)
-    metric = schemes[3]
+        BENCH.resume(study(dataset, arms, SETTINGS, 2999), path)
+    metric = arms[3].scheme
     assert isinstance(metric.defense, Metric)
-    found = replace(metric, defense=replace(metric.defense, epsilon=5.0))
+    other = replace(arms[3], scheme=replace(metric, defense=replace(metric.defense, epsilon=5.0)))
     with pytest.raises(InputError, match=r"with epsilon [\d.]+, not 5"):
-        run_resumable(dataset, [found], SETTINGS, path)
+        BENCH.resume(study(dataset, [other], SETTINGS, ITERATIONS), path)
     assert path.read_bytes() == before
 
 
@@ -200,12 +206,12 @@ def test_the_sample_is_every_mth_descriptor_of_all_private_images(
     dataset: HPatches, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     images = [extract(pair.second, "sift", 200).descriptors.values for pair in dataset.pairs()]
-    monkeypatch.setattr(tradeoff, "SAMPLE", 30)
+    monkeypatch.setattr(calibration, "SAMPLE", 30)
     reports: list[tuple[int, int]] = []
     found = sample_descriptors(dataset, SETTINGS, lambda done, total: reports.append((done, total)))
     np.testing.assert_array_equal(found.values, np.concatenate(images)[::32])  # 1000 of them
     assert reports == [(done, 5) for done in range(1, 6)]
-    monkeypatch.setattr(tradeoff, "SAMPLE", 1000)
+    monkeypatch.setattr(calibration, "SAMPLE", 1000)
     np.testing.assert_array_equal(sample_descriptors(dataset, SETTINGS).values, np.concatenate(images))
 
 
@@ -214,19 +220,23 @@ def test_an_image_without_features_counts_nothing(tmp_path: Path, codebook: Data
     blank = np.full((240, 320), 128, np.uint8)
     cv2.imwrite(str(tmp_path / "drawn" / "one" / "2.png"), blank)
     dataset = load_hpatches(tmp_path / "drawn")
-    schemes = make_schemes(dataset, SETTINGS, codebook, [6], [2])
-    found = [record for record in run(dataset, schemes, SETTINGS) if record.parameters["image"] == 2]
+    arms = make_arms(dataset, SETTINGS, codebook, [6], [2])
+    found = [
+        record
+        for record in BENCH.measured(study(dataset, arms, SETTINGS, ITERATIONS))
+        if record.parameters["image"] == 2
+    ]
     assert len(found) == 9
     assert all(record.value == (0, 0, 0, 0, FARTHEST, 0, 0, 0, 0) for record in found[1:])
     for number in range(3, 7):
         cv2.imwrite(str(tmp_path / "drawn" / "one" / f"{number}.png"), blank)
     with pytest.raises(InputError, match="have no features"):
-        make_schemes(dataset, SETTINGS, codebook, [6], [2])
+        make_arms(dataset, SETTINGS, codebook, [6], [2])
 
 
 def test_schemes_that_cannot_be(dataset: HPatches, codebook: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match=r"compares with subset-60-1: .*use other epsilons"):
-        make_schemes(dataset, SETTINGS, codebook, [60], [1])
+        make_arms(dataset, SETTINGS, codebook, [60], [1])
 
     def unread(*arguments: object) -> Points:
         raise AssertionError("images must not be read before mistakes are named")
@@ -238,6 +248,128 @@ def test_schemes_that_cannot_be(dataset: HPatches, codebook: Database, monkeypat
         ([6.0], [600], "subset_size"),
     ):
         with pytest.raises(InputError, match=message):
-            make_schemes(dataset, SETTINGS, codebook, epsilons, sizes)
+            make_arms(dataset, SETTINGS, codebook, epsilons, sizes)
     with pytest.raises(InputError, match="rootsift codebook"):
-        make_schemes(dataset, replace(SETTINGS, kind="rootsift"), codebook)
+        make_arms(dataset, replace(SETTINGS, kind="rootsift"), codebook, [6], [1])
+
+
+METRIC = "candidates, right candidates, inliers, right inliers, corner error, correct"
+METRIC += ", contains, guess distance, nearest distance"
+
+
+def record(
+    mechanism: str, epsilon: float | None = None, k: int | None = None, success: float = 1.0, **changed: object
+) -> Record:
+    """A record such as the task writes; `changed` are right inliers, guess distance or other parameters."""
+    right, guess = float(str(changed.pop("right", 40))), float(str(changed.pop("guess", 0.5)))
+    value = (100.0, 50.0, 45.0, right, 1.5, float(right > 10), 0.25, guess, guess / 2)
+    parameters: dict[str, Parameter] = {"rule": "nearest", "features": [500, 1000]}
+    parameters |= {"mechanism": mechanism, "epsilon": epsilon, "success": success, "kind": "sift"}
+    parameters |= {"max_features": 9, "iterations": 10_000, "pixels": 5.0}
+    if k is not None:
+        parameters |= {"subset_size": k, "codebook": "0123", "codebook_size": 4096}
+    name = "-".join(str(part) for part in (mechanism, epsilon, k) if part is not None)
+    parameters |= changed  # type: ignore[arg-type]
+    return Record("tradeoff", "drawn", name, METRIC, value, "count", 100, 0, {}, parameters=parameters)
+
+
+RECORDS = [
+    record("chance", 1e-9, 4, 2e-4, right=0, guess=0.98),
+    record("subset", 6.0, 4, 0.02, right=5, guess=0.95),
+    record("metric", 38.444, 4, 0.02, right=30, guess=0.9),
+    record("metric", 84.2, 4, 0.2, rule="vocabulary", right=20),
+    record("metric", 84.2, 4, 0.2, rule="vocabulary", right=0, features=[500, 3000], guess=0.7),
+    record("metric", 84.2, 4, 0.2),
+    record("metric", 84.2, 4, 0.2, features=[500, 3000], guess=0.7),
+    record("subset", 10.0, 4, 0.2, guess=0.8),
+    record("quantised", k=1),
+    record("raw", guess=0),
+]
+
+
+def test_mechanisms_of_equal_success_stand_together() -> None:
+    rows = BENCH.summarize(RECORDS)
+    assert [(row.mechanism, row.subset_size, row.success) for row in rows] == [
+        ("raw", None, 1),
+        ("quantised", 1, 1),
+        ("subset", 4, 0.2),
+        ("metric", 4, 0.2),
+        ("subset", 4, 0.02),
+        ("metric", 4, 0.02),
+        ("chance", 4, 2e-4),
+    ]
+
+
+def test_utility_is_a_mean_of_pairs_and_leakage_one_of_descriptors() -> None:
+    row = BENCH.summarize(RECORDS)[3]
+    assert (row.right_inliers_vocabulary, row.right_inliers_nearest, row.right_inliers) == (10, 40, 40)
+    assert (row.correct_vocabulary, row.correct_nearest, row.pairs) == (0.5, 1, 2)
+    assert (row.features, row.epsilon, row.image_epsilon) == (2000, 84.2, 168_400)
+    assert (row.guess_distance, row.nearest_distance) == pytest.approx((0.65, 0.325))
+    raw = BENCH.summarize(RECORDS)[0]
+    assert (raw.right_inliers_vocabulary, raw.correct_vocabulary, raw.right_inliers) == (None, None, 40)
+
+
+def test_cells_have_both_epsilons_and_their_unit() -> None:
+    headings, cells = headings_and_cells(COLUMNS, BENCH.summarize(RECORDS))
+    assert headings[3:5] == ["epsilon", "epsilon an image"]
+    assert cells[0] == ("", "1.000", "raw", "inf", "inf", "0.250", "0.000", "0.000", "-", "40", "-", "100", "1")
+    assert cells[2][:5] == ("4", "0.200", "subset", "10", "10,000")
+    assert cells[3][2:] == (
+        *("metric", "84.2 per unit", "168,400 per unit", "0.250", "0.650", "0.325"),
+        *("10", "40", "50", "100", "2"),
+    )
+    assert cells[5][3] == "38.44 per unit"
+    assert cells[6][1:5] == ("2e-04", "chance", "1e-09", "1e-06")
+
+
+def test_markdown_says_what_equal_success_is_not() -> None:
+    text = BENCH.markdown(RECORDS)
+    assert "Equal success in naming the word is not equal leakage" in text
+    assert "Codebook of 4,096 words, digest 0123." in text
+    assert "10,000 iterations at 5 px" in text
+    table = [line for line in text.splitlines() if line.startswith("|")]
+    assert len(table) == 2 + 7
+    assert {line.count("|") for line in table} == {14}
+    assert "digest" not in BENCH.markdown(RECORDS[-1:])
+
+
+def test_records_of_something_else() -> None:
+    one = RECORDS[0]
+    for wrong in (
+        replace(one, task="words"),
+        replace(one, metric="accuracy"),
+        replace(one, parameters={}),
+        replace(one, parameters={**one.parameters, "mechanism": "naive"}),
+    ):
+        with pytest.raises(InputError, match="not one of"):
+            BENCH.summarize([wrong])
+    for damaged in (
+        replace(one, value=1.0),
+        replace(one, value=(1.0,)),
+        replace(one, parameters={**one.parameters, "features": 3}),
+    ):
+        with pytest.raises(InputError, match="damaged"):
+            BENCH.summarize([damaged])
+    with pytest.raises(InputError, match="two codebooks"):
+        BENCH.summarize([one, replace(RECORDS[1], parameters={**RECORDS[1].parameters, "codebook": "4567"})])
+    with pytest.raises(InputError, match="nothing to compare"):
+        BENCH.summarize([replace(one, parameters={**one.parameters, "features": [0, 0]})])
+    with pytest.raises(InputError, match="no record"):
+        BENCH.markdown([])
+
+
+@pytest.mark.parametrize("records", [RECORDS, RECORDS[:1], RECORDS[7:8], RECORDS[-1:]])
+def test_a_picture_is_written(tmp_path: Path, records: list[Record]) -> None:
+    pytest.importorskip("matplotlib")
+    draw(BENCH.summarize(records), tmp_path / "curve.png", "a title")
+    assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
+    assert [path.name for path in tmp_path.iterdir()] == ["curve.png"]
+
+
+def test_without_matplotlib_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("matplotlib")
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(MissingExtraError, match="plots"):
+        draw(BENCH.summarize(RECORDS), tmp_path / "curve.png")
+    assert not list(tmp_path.iterdir())

@@ -11,11 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from featveil.core import InputError, Points, WordSets
-from featveil.core.arrays import Integers
+from featveil.core.arrays import Float32, Integers
+from featveil.core.resuming import Report
 from featveil.databases import Database
 from featveil.databases.entries import unit_rows
+from featveil.datasets import HPatches
 from featveil.defenses.metric import STEP, Metric, distance_steps
 from featveil.defenses.subset import LARGEST_EPSILON, subset_coin
+from featveil.extractors import extract
+from featveil.lab.scenes import Settings
 
 SAMPLE = 1000  # descriptors that a calibration uses, at most
 _SMALLEST_EPSILON = 1e-3
@@ -105,3 +109,23 @@ class _Sample:
             middle = float(np.sqrt(low * high))
             low, high = (middle, high) if self.success(middle, k) < success else (low, middle)
         return float(np.sqrt(low * high))
+
+
+def sample_descriptors(dataset: HPatches, settings: Settings, report: Report = lambda done, total: None) -> Points:
+    """Every m-th descriptor of all private images, m so small that `calibrate` has enough of them.
+
+    Raises InputError when there is none.
+    """
+    pairs = list(dataset.pairs())
+    kept: list[Float32] = []
+    seen, step = 0, 1
+    for done, pair in enumerate(pairs, start=1):
+        values = extract(pair.second, settings.kind, settings.max_features).descriptors.values
+        kept += list(values[-seen % step :: step])
+        seen += len(values)
+        while len(kept) > 2 * SAMPLE:
+            kept, step = kept[::2], 2 * step
+        report(done, len(pairs))
+    if not kept:
+        raise InputError(f"the private images of {dataset.name} have no features: use other images")
+    return Points(np.array(kept))

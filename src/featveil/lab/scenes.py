@@ -11,21 +11,29 @@ from statistics import fmean
 import numpy as np
 
 from featveil.audit.releases import Scheme, concealed_schemes
-from featveil.core import Defense, Features, InputError, Keypoints, PrivateFeatures
-from featveil.core.arrays import Float32
-from featveil.core.records import Parameter
+from featveil.core import Defense, Features, InputError, Keypoints, Matches, PrivateFeatures, WordSets
+from featveil.core.arrays import Float32, Integers
+from featveil.core.records import Parameter, Record
 from featveil.core.resuming import Report
-from featveil.core.seeding import check_seed, generator
-from featveil.databases import Database, builtin, load_database
-from featveil.datasets import MapScene, Scene
+from featveil.core.seeding import check_seed, generator, image_generator
+from featveil.databases import Database, builtin, load_database, nearest_words
+from featveil.datasets import ImagePair, MapScene, Scene
 from featveil.defenses import STRATEGIES, Hardened, Identity, Lifting, Subset, load_network, privatize
 from featveil.extractors import Extractor, extract, image_files, make_extractor, read_image
 from featveil.extractors.describers import NetworkDescriber
+from featveil.geometry import find_homography
+from featveil.matching import WordMatcher
+from featveil.matching.word_sets import WordRule
+from featveil.metrics import CORRECT_PIXELS, corner_error, count_verified, transfer_errors
 from featveil.stores.pool import Pool
 
 RAW = Scheme("raw", Identity())
 # Some balance an attribute label, which local features do not have.
 STRATEGIES_WITHOUT_LABELS = tuple(name for name, strategy in STRATEGIES.items() if not strategy.needs_labels)
+
+MATCHED = ("candidates", "right candidates", "inliers", "right inliers", "corner error", "correct")
+MATCHED_UNIT = "count, count, count, count, px, 0 or 1"
+RULES: tuple[WordRule, ...] = ("vocabulary", "nearest")
 
 _FROM_PHOTO = 1000  # descriptors of a photograph that go into a pool
 
@@ -81,6 +89,70 @@ class Images:
     def counts(self, number: int) -> dict[str, Parameter]:
         """Numbers of features of both images of a pair."""
         return {"features": [len(self[1]), len(self[number])]}
+
+
+class WordImages(Images):
+    """Raw features of a scene's images and their nearest words, each found when first needed."""
+
+    def __init__(self, scene: Scene, settings: Settings, iterations: int) -> None:
+        super().__init__(scene, settings)
+        self.iterations = iterations
+        self._words: dict[tuple[int, str], Integers] = {}
+
+    def words(self, number: int, codebook: Database) -> Integers:
+        """The nearest word of each feature: found once, for all epsilons and subset sizes."""
+        key = number, codebook.digest
+        if key not in self._words:
+            self._words[key] = nearest_words(self[number].descriptors, codebook)[0]
+        return self._words[key]
+
+    def candidates(self, private: WordSets, codebook: Database, rule: WordRule) -> Matches:
+        """Matches of raw image 1 (first column) with what is sent of another image."""
+        if rule == "nearest":
+            return WordMatcher(codebook, rule).match(self[1].descriptors, private)
+        # As sets of one word the reference gives the same candidates, without another search for its words.
+        words = WordSets(self.words(1, codebook)[:, None], codebook.digest, len(codebook))
+        return WordMatcher(codebook, rule).match(words, private)
+
+    def verify(self, matches: Matches, pair: ImagePair) -> tuple[float, ...]:
+        """What MATCHED names: counts, the corner error (FARTHEST without a homography), 1 if it is small enough."""
+        first, second = self.keypoints(1), self.keypoints(pair.number)
+        places = first.xy[matches.indices[:, 0]], second.xy[matches.indices[:, 1]]
+        verified = find_homography(*places, pixels=CORRECT_PIXELS, iterations=self.iterations)
+        counts = count_verified(matches, verified.agree, transfer_errors(matches, first, second, pair.homography))
+        error = corner_error(verified.matrix, pair.homography, self._size(1))
+        return (*counts, round(error, 3), float(error <= CORRECT_PIXELS))
+
+    def _size(self, number: int) -> tuple[int, int]:
+        size = self[number].image_size
+        if size is None:
+            raise InputError(f"image {self.scene.images[number]} has no known size")
+        return size
+
+
+def release_generator(images: Images, number: int, scheme: Scheme) -> np.random.Generator:
+    """Of the release of an image: each has its own, the same in all studies of word sets."""
+    digest = None if scheme.codebook is None else scheme.codebook.digest[:16]
+    return image_generator(images.settings.seed, images.scene.name, number, f"{scheme.name}/{digest}")
+
+
+def homography_settings(settings: Settings, iterations: int) -> dict[str, Parameter]:
+    """What all records of one file state."""
+    return {**settings.shared(), "iterations": iterations, "pixels": CORRECT_PIXELS}
+
+
+def private_features(record: Record) -> float:
+    """How many the private image of a pair has."""
+    counts = record.parameters["features"]
+    if not isinstance(counts, list) or len(counts) != 2:
+        raise InputError("a record of an image pair has two numbers of features: this file is damaged")
+    return float(counts[1])
+
+
+def check_iterations(iterations: int) -> None:
+    """Raise InputError for a number that RANSAC cannot have."""
+    if type(iterations) is not int or not 1 <= iterations < 2**31:
+        raise InputError(f"iterations must be a whole number from 1 to 2^31 - 1, got {iterations!r}")
 
 
 class SceneReleases:
