@@ -16,7 +16,7 @@ from featveil.extractors import SiftDescriber
 from featveil.lab import scenes
 from featveil.lab.concealers import ConcealerStudy, check_networks, described_by, inverted_schemes
 from featveil.lab.inversion_photos import read_photographs
-from featveil.lab.inversion_study import Settings, Study
+from featveil.lab.inversion import Experiment, Settings
 from featveil.lab.patches import Settings as PatchSettings
 from featveil.lab.patches import Sources as PatchSources
 from featveil.learning.encodings import Encoding

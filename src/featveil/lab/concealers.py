@@ -18,7 +18,7 @@ from featveil.defenses import Concealer, Identity, Lifting
 from featveil.extractors import PatchDescriber, make_extractor
 from featveil.lab import inversion, matching, patches, scenes
 from featveil.lab.inversion_photos import Photograph
-from featveil.lab.inversion_study import Study
+from featveil.lab.inversion import Experiment
 from featveil.lab.patches import Settings as PatchSettings
 from featveil.lab.patches import Sources as PatchSources
 
@@ -38,7 +38,7 @@ class ConcealerStudy:
     patch_settings: PatchSettings
     matching_settings: scenes.Settings
     database: Database
-    study: Study
+    study: Experiment
 
     def __post_init__(self) -> None:
         if self.sources.sequences is None:
@@ -58,7 +58,8 @@ class ConcealerStudy:
 
     def inversion(self, folder: Path, report: Report = lambda done, total: None) -> list[Record]:
         """What inverters see (their tables 1, 3 and 4), with floors; pictures go to FOLDER/pictures."""
-        return inversion.run_resumable(self.study, folder, report)
+        study = inversion.study(self.study, folder / "pictures")
+        return inversion.BENCH.resume(study, folder / "records.jsonl", report)
 
     @property
     def _sequences(self) -> HPatches:

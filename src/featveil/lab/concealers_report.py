@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from featveil.core import InputError
 from featveil.core.records import Record
+from featveil.lab.inversion import BENCH as INVERSION
 from featveil.lab.inversion_report import (
     BLANK,
     FLOORS,
@@ -15,11 +16,12 @@ from featveil.lab.inversion_report import (
     READ,
     InversionRow,
     best_inversions,
-    summarize_inversion,
 )
 from featveil.lab.matching import BENCH as MATCHING
 from featveil.lab.matching import MatchingRow
-from featveil.lab.ninjadesc import SAID, SOSNET, SSIM
+from featveil.lab.papers import CONCEALED_SSIM as SSIM
+from featveil.lab.papers import NINJADESC_SAID as SAID
+from featveil.lab.papers import SOSNET
 from featveil.lab.patches import BENCH as PATCHES
 from featveil.lab.patches import TASKS, PatchRow, percent
 from featveil.metrics import THRESHOLDS
@@ -87,7 +89,7 @@ def summarize_concealers(records: Sequence[Record]) -> ConcealerResults:
         by_task.setdefault(record.task, []).append(record)
     patches = {row.scheme: row for row in PATCHES.summarize(by_task.get("patches", []))}
     matched = MATCHING.summarize(by_task.get("matching", []))
-    inverted = summarize_inversion(by_task.get("inversion", []))
+    inverted = INVERSION.summarize(by_task.get("inversion", []))
     if "raw" not in patches and not any(row.strategy == "raw" for row in matched):
         raise InputError("there is no record of raw descriptors to compare with")
     strengths = _strengths(records)
