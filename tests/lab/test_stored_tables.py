@@ -56,7 +56,6 @@ def markdown_of(name: str) -> Callable[[Sequence[Record]], str]:
 
 
 OLD = {
-    "concealers": "concealer_markdown",
     "oracle": "oracle_markdown",
     "assumptions": "assumptions_markdown",
     "attacks": "attacks_markdown",

@@ -191,6 +191,10 @@ class Plain(Generic[O]):
         return self.run.__doc__ or ""
 
 
+def _measured_elsewhere(subject: Any) -> Measured:
+    raise TypeError("other benches measure the studies of this one")
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Bench(Generic[B, S, R]):
     """One study: options -> cases -> records -> rows `R` -> table and figures.
@@ -199,13 +203,14 @@ class Bench(Generic[B, S, R]):
     parameters that tell cases apart, `named` those that a table needs of every record, and `length` how many values it
     needs. `task` is the name of its records. `text` is table.md, of the rows and the records. `figures` are drawn by
     file name, with the `title` of the first record. `whole_file`: the table is of all records of these `tasks` in the
-    file, not only of those that were asked for.
+    file, not only of those that were asked for. Where each study names the bench that measures it, this one has
+    neither `measure` nor `key`.
     """
 
     name: str = field(kw_only=False)
     prepare: Callable[[B, Progress], Study[S] | Sequence[Study[Any]]] = field(kw_only=False)
-    measure: Callable[[S], Measured]
-    key: tuple[str, ...]
+    measure: Callable[[S], Measured] = _measured_elsewhere
+    key: tuple[str, ...] = ()
     metric: str = ""
     unit: str = ""
     rows: Callable[[Sequence[Record]], R]
