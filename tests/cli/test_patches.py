@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from featveil.core.records import read_records
+from featveil.core.seeding import generator
 from featveil.datasets import load_phototour
-from featveil.lab import patch_benchmark
 from interruptions import Watched
 from networks import identity_network, random_network, write_network
 from scenes import draw_turned_views
@@ -117,7 +117,7 @@ def test_bench_of_concealers(ran: Any, refused: Any, sequences: Path, tmp_path: 
 def test_bench_can_be_stopped(run: Any, sequences: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     command = ("bench", "patches", "--data", sequences, "--out", tmp_path / "o", *FEW)
     with monkeypatch.context() as patch:
-        Watched(patch, "featveil.lab.patch_benchmark._record", patch_benchmark._record, stop_at=4)
+        Watched(patch, "featveil.lab.patches.generator", generator, stop_at=4)
         result = run(*command)
     assert result.exit_code == 130 and "goes on from" in result.stderr
     before = read_records(tmp_path / "o" / "records.jsonl")

@@ -84,7 +84,7 @@ def test_digests_tell_weights_apart(tmp_path: Path) -> None:
 
 
 def test_nothing_imports_torch_before_a_network_is_used() -> None:
-    modules = "featveil.extractors, featveil.cli, featveil.datasets, featveil.lab.patch_benchmark"
+    modules = "featveil.extractors, featveil.cli, featveil.datasets, featveil.lab.patches"
     code = f"import sys, {modules}; print('torch' in sys.modules, 'kornia' in sys.modules)"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert shown.split() == ["False", "False"]

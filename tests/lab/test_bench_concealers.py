@@ -11,8 +11,9 @@ from featveil.attacks.unconceal import Unconceal
 from featveil.core.records import read_records
 from featveil.databases import Database, builtin, save_database
 from featveil.defenses import Concealer
-from featveil.lab import inversion, matching
 from featveil.learning.encodings import Encoding
+from featveil.metrics import matching_accuracy
+from featveil.metrics.reconstruction import compare
 from featveil.pipelines.painters import Painter
 from interruptions import Watched
 from networks import identity_network, random_network, write_network
@@ -51,7 +52,7 @@ def command(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tupl
         spec = Concealer(network).for_kind("sift").spec()
         return grey_painter(Encoding(network.concealed_kind), spec, path.name, architecture=architecture)
 
-    monkeypatch.setattr("featveil.pipelines.painters.load_painter", load)
+    monkeypatch.setattr("featveil.lab.concealers.load_painter", load)
     files = [data / f"{name}.safetensors" for name in NETWORKS]
     given = ("--data", data / "drawn", "--images", data / "photos", "--part", "test", "--out", tmp_path / "out")
     return ("bench", "concealers", *files, *given, *SMALL)
@@ -81,14 +82,13 @@ def test_everything_of_two_networks(run: Any, command: tuple[Any, ...], data: Pa
     assert max(len(line) for line in again.stdout.splitlines()) <= 80 and "raw" in again.stdout
 
 
-@pytest.mark.parametrize("task", ["matching", "inversion"])
+@pytest.mark.parametrize(("task", "once"), [("matching", matching_accuracy), ("inversion", compare)])
 def test_stopped_with_ctrl_c_the_same_command_goes_on(
-    run: Any, ran: Any, command: tuple[Any, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, task: str
+    run: Any, ran: Any, command: tuple[Any, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, task: str, once: Any
 ) -> None:
     given = (*command, *direct("mixed-unet"))
     with monkeypatch.context() as patch:
-        module = {"matching": matching, "inversion": inversion}[task]
-        Watched(patch, f"featveil.lab.{task}._record", module._record, 3)
+        Watched(patch, f"featveil.lab.{task}.{once.__name__}", once, 3)
         result = run(*given)
     path = tmp_path / "out" / "records.jsonl"
     assert result.exit_code == 130 and "goes on from" in result.stderr
@@ -101,10 +101,10 @@ def test_stopped_with_ctrl_c_the_same_command_goes_on(
 
 
 def without_seconds(text: str) -> list[Any]:
-    made = [json.loads(line) for line in text.splitlines()]
-    for record in made:
+    records = [json.loads(line) for line in text.splitlines()]
+    for record in records:
         record["parameters"].pop("seconds", None)
-    return made
+    return records
 
 
 def test_without_inverters_privacy_is_not_measured(run: Any, command: tuple[Any, ...], tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, ...]:
     for number, path in enumerate(views()):
         shutil.copy(path, photos / f"{number}.jpg")
     save_database(Database(builtin("sift").values[:300], "sift"), tmp_path / "own.safetensors")
-    monkeypatch.setattr("featveil.pipelines.painters.load_painter", lambda path=None, kind="sift": grey_painter())
+    monkeypatch.setattr("featveil.lab.inversion.load_painter", lambda path=None, kind="sift": grey_painter())
     return "--images", photos, "--attacker", tmp_path / "own.safetensors", "--out", tmp_path / "new" / "out", *SMALL
 
 

@@ -16,17 +16,19 @@ from featveil.datasets.face_pairs import FacePairs
 from featveil.datasets.face_sets import FaceSet, save_faces
 from featveil.distances import matrix
 from featveil.lab import face_attributes, face_logins, face_protection, face_verification
-from featveil.lab.face_attributes import AttributeStudy
-from featveil.lab.face_logins import LoginStudy
-from featveil.lab.face_verification import Verification
-from featveil.pipelines.face_schemes import (
-    SAME_PERSON,
+from featveil.lab.face_attributes import LabelledFaces
+from featveil.lab.face_logins import Visitors
+from featveil.lab.face_verification import Compared
+from featveil.lab.faces import (
     FaceScheme,
+    Verification,
     apart_from,
-    groups_of_people,
-    halves,
+    labels_for,
+    lifting_database,
     make_schemes,
+    others_of,
 )
+from featveil.pipelines.face_parts.face_templates import SAME_PERSON, groups_of_people, halves
 
 PEOPLE = 80
 FACES = population(PEOPLE, 4, seed=1)
@@ -54,8 +56,6 @@ def by_name(records: list[Record], *names: str) -> dict[tuple[str, ...], Record]
 
 @pytest.mark.parametrize("strategy", ["random", "adversarial", "hybrid", "hybrid+", "balanced", "hardened"])
 def test_every_strategy_hides_faces_in_subspaces_that_hold_them(strategy: str) -> None:
-    from featveil.pipelines.face_schemes import labels_for, lifting_database
-
     scheme = FaceScheme(strategy, 4)
     database = lifting_database(OTHERS, "gender", np.random.default_rng(0))
     labels = labels_for(FACES, database, "gender")
@@ -68,8 +68,6 @@ def test_every_strategy_hides_faces_in_subspaces_that_hold_them(strategy: str) -
 
 
 def test_no_confounder_of_hardened_templates_is_used_twice_by_one_pool() -> None:
-    from featveil.pipelines.face_schemes import lifting_database
-
     database = lifting_database(OTHERS.take(np.arange(100)), None, np.random.default_rng(0))
     hidden = FaceScheme("hardened", 4).hide(FACES.values[:50], database, np.random.default_rng(1))
     held = matrix(hidden, database.as_points) < 0.02
@@ -77,8 +75,6 @@ def test_no_confounder_of_hardened_templates_is_used_twice_by_one_pool() -> None
 
 
 def test_a_pool_too_small_for_one_face_is_refused() -> None:
-    from featveil.pipelines.face_schemes import lifting_database
-
     few = lifting_database(OTHERS.take(np.arange(3)), None, np.random.default_rng(0))
     with pytest.raises(InputError, match="8 confounders need as many other faces"):
         FaceScheme("hardened", 16).hide(FACES.values, few, np.random.default_rng(0))
@@ -87,7 +83,9 @@ def test_a_pool_too_small_for_one_face_is_refused() -> None:
 class TestVerification:
     def test_raw_and_private_templates_verify_and_the_less_the_more_is_hidden(self) -> None:
         schemes = make_schemes(["random", "adversarial"], [2, 16])
-        records = by_name(list(face_verification.run(STUDY, schemes)), "scheme", "distance")
+        records = by_name(
+            list(face_verification.BENCH.measured(face_verification.study(STUDY, schemes))), "scheme", "distance"
+        )
         accuracy = {key: float(np.mean(record.value)) for key, record in records.items()}
         assert accuracy["raw", "raw"] > 0.97
         assert accuracy["random-2", "p-to-s"] > 0.95
@@ -99,22 +97,20 @@ class TestVerification:
         twice = FacePairs(np.arange(20), np.r_[0:10, 20:30], np.r_[[True] * 10, [False] * 10], np.arange(20) % 2)
         study = replace(STUDY, pairs=twice)
         hybrid = FaceScheme("hybrid", 4)
-        assert face_verification.distances_of(study, hybrid, "p-to-s")[:10].max() < 1e-5
-        assert face_verification.distances_of(study, hybrid, "s-to-s")[:10].max() < 1e-5
-        assert face_verification.distances_of(study, hybrid, "s-to-s")[10:].min() > 0.1
+        assert Compared(study, hybrid, "p-to-s").distances()[:10].max() < 1e-5
+        assert Compared(study, hybrid, "s-to-s").distances()[:10].max() < 1e-5
+        assert Compared(study, hybrid, "s-to-s").distances()[10:].min() > 0.1
 
     def test_people_who_are_tested_do_not_hide_anyone(self) -> None:
         with pytest.raises(InputError, match="80 of the people tested are among the faces to hide among"):
             Verification("drawn", FACES, PAIRS, FACES)
         with pytest.raises(InputError, match="everyone in these faces is tested"):
-            face_verification.others_of(FACES, PAIRS)
+            others_of(FACES, PAIRS)
         more = FaceSet(np.concatenate([FACES.values, OTHERS.values]), (*FACES.names, *OTHERS.names), KIND)
-        rest = face_verification.others_of(more, PAIRS)
+        rest = others_of(more, PAIRS)
         assert rest.names == OTHERS.names
-        within = face_verification.distances_of(
-            replace(STUDY, faces=more, others=rest), FaceScheme("hybrid", 4), "p-to-s"
-        )
-        np.testing.assert_array_equal(within, face_verification.distances_of(STUDY, FaceScheme("hybrid", 4), "p-to-s"))
+        within = Compared(replace(STUDY, faces=more, others=rest), FaceScheme("hybrid", 4), "p-to-s").distances()
+        np.testing.assert_array_equal(within, Compared(STUDY, FaceScheme("hybrid", 4), "p-to-s").distances())
 
     def test_faces_of_another_network_are_refused(self) -> None:
         with pytest.raises(InputError, match="another network"):
@@ -145,13 +141,17 @@ class TestAttributes:
 
     def test_parts_have_nobody_in_common(self) -> None:
         faces = population(300, 3, seed=5)
-        split = AttributeStudy("drawn", faces, ("gender",)).split
+        split = LabelledFaces("drawn", faces, ("gender",)).split
         people = [set(part.people) for part in (split.lifting, split.attacker, split.victims)]
         assert sum(map(len, people)) == len(set.union(*people)) == 300
 
     def test_every_attacker_reads_raw_faces_and_chance_reads_none(self) -> None:
-        study = AttributeStudy("drawn", self.FACES, ("gender",))
-        records = by_name(list(face_attributes.run(study, make_schemes(["hybrid+"], [8]))), "scheme", "attack")
+        study = LabelledFaces("drawn", self.FACES, ("gender",))
+        records = by_name(
+            list(face_attributes.BENCH.measured(face_attributes.study(study, make_schemes(["hybrid+"], [8])))),
+            "scheme",
+            "attack",
+        )
         share = {key: float(str(record.value)) for key, record in records.items()}
         victims = study.split.victims.attribute("gender")
         likeliest = np.bincount(study.split.attacker.attribute("gender")).argmax()
@@ -163,17 +163,17 @@ class TestAttributes:
 
     def test_years_become_bands(self) -> None:
         faces = FaceSet(self.FACES.values[:4], tuple("abcd"), KIND, {"age": np.array([3, 13, 39, 80])})
-        assert AttributeStudy("drawn", faces, ("age",)).labels(faces, "age").tolist() == [0, 1, 2, 4]
+        assert LabelledFaces("drawn", faces, ("age",)).labels(faces, "age").tolist() == [0, 1, 2, 4]
 
     def test_unusable_studies_are_refused(self) -> None:
         from featveil.core import DatasetError
 
         with pytest.raises(DatasetError, match="no attribute 'race': there are gender"):
-            AttributeStudy("drawn", self.FACES, ("race",))
+            LabelledFaces("drawn", self.FACES, ("race",))
         with pytest.raises(InputError, match="leave victims over"):
-            AttributeStudy("drawn", self.FACES, ("gender",), (0.5, 0.5))
+            LabelledFaces("drawn", self.FACES, ("gender",), (0.5, 0.5))
         with pytest.raises(InputError, match="too few for a lifting database"):
-            _ = AttributeStudy("drawn", self.FACES.take(np.arange(20)), ("gender",)).split
+            _ = LabelledFaces("drawn", self.FACES.take(np.arange(20)), ("gender",)).split
 
 
 def joined(*parts: FaceSet) -> FaceSet:
@@ -182,12 +182,14 @@ def joined(*parts: FaceSet) -> FaceSet:
 
 class TestLogins:
     # Half of them have too few photographs to be victims; from these the attacker knows how photographs differ.
-    STUDY = LoginStudy("drawn", joined(FACES, population(80, 2, seed=4)), PAIRS, OTHERS, (1, 3))
+    STUDY = Visitors("drawn", joined(FACES, population(80, 2, seed=4)), PAIRS, OTHERS, (1, 3))
 
     def test_logins_add_up_unless_they_are_parallel(self) -> None:
         schemes = make_schemes(["hybrid"], [4])[1:]
         modes = ("raw", "fresh", "keyed", "parallel")
-        records = by_name(list(face_logins.run(self.STUDY, schemes, modes)), "mode", "logins", "attack")
+        records = by_name(
+            list(face_logins.BENCH.measured(face_logins.study(self.STUDY, schemes, modes))), "mode", "logins", "attack"
+        )
         away = {key: record.value[0] for key, record in records.items() if isinstance(record.value, tuple)}
         assert away["fresh", "3", "meeting"] < away["fresh", "1", "meeting"] - 0.15
         assert away["keyed", "3", "varying"] < 0.5 < away["keyed", "3", "meeting"]
@@ -198,7 +200,10 @@ class TestLogins:
     def test_a_key_verifies_the_device_and_not_the_face(self) -> None:
         """Templates of one key share their confounders, so that anyone at the device is as near as can be."""
         schemes = make_schemes(["hybrid"], [4])[1:]
-        records = by_name(list(face_logins.run(self.STUDY, schemes, ("raw", "keyed", "parallel"))), "mode")
+        records = by_name(
+            list(face_logins.BENCH.measured(face_logins.study(self.STUDY, schemes, ("raw", "keyed", "parallel")))),
+            "mode",
+        )
         rates = {key[0]: float(str(record.parameters["true_accept_rate"])) for key, record in records.items()}
         assert rates["keyed"] == 0
         assert rates["raw"] > 0.9
@@ -206,14 +211,14 @@ class TestLogins:
 
     def test_unusable_studies_are_refused(self) -> None:
         with pytest.raises(InputError, match="nobody has the 8 photographs"):
-            LoginStudy("drawn", FACES, PAIRS, OTHERS, (1, 7))
+            Visitors("drawn", FACES, PAIRS, OTHERS, (1, 7))
         with pytest.raises(InputError, match="another network"):
-            LoginStudy("drawn", FACES, PAIRS, replace(OTHERS, kind="face-ffffffffffff"), (1,))
-        everyone = LoginStudy("drawn", FACES, PAIRS, OTHERS, (1, 3))
+            Visitors("drawn", FACES, PAIRS, replace(OTHERS, kind="face-ffffffffffff"), (1,))
+        everyone = Visitors("drawn", FACES, PAIRS, OTHERS, (1, 3))
         with pytest.raises(InputError, match="people with several of them"):
-            list(face_logins.run(everyone, make_schemes(["hybrid"], [4])[1:], ["fresh"]))
+            list(face_logins.BENCH.measured(face_logins.study(everyone, make_schemes(["hybrid"], [4])[1:], ["fresh"])))
         with pytest.raises(InputError, match="unknown mode 'twice'"):
-            face_logins.run_resumable(self.STUDY, [], ["twice"], "nowhere")
+            face_logins.study(self.STUDY, [], ["twice"])
 
 
 class TestProtection:
@@ -221,7 +226,9 @@ class TestProtection:
         faces, others = (population(*size, seed=seed, label=0.0) for size, seed in (((80, 2), 6), ((1500, 1), 7)))
         study = Verification("drawn", faces, pairs_of(faces, 2), others)
         schemes = make_schemes(["random", "hybrid", "hardened"], [8])
-        records = by_name(list(face_protection.run(study, schemes)), "scheme", "measure", "attack")
+        records = by_name(
+            list(face_protection.BENCH.measured(face_protection.study(study, schemes))), "scheme", "measure", "attack"
+        )
         found = {key: record.value for key, record in records.items() if isinstance(record.value, float)}
         assert found["raw", "renewed, same photograph", "distance"] == 1
         passes = {key[0::2]: record.value[1] for key, record in records.items() if isinstance(record.value, tuple)}

@@ -51,17 +51,13 @@ def markdown_of(name: str) -> Callable[[Sequence[Record]], str]:
     module = BENCHES.get(first, first)
     if module in OLD:
         report = "attack" if module == "attacks" else module
-        return getattr(import_module(f"featveil.lab.{report}_report"), OLD[module])
-    return import_module(f"featveil.lab.{module}").BENCH.markdown
+        old: Callable[[Sequence[Record]], str] = getattr(import_module(f"featveil.lab.{report}_report"), OLD[module])
+        return old
+    markdown: Callable[[Sequence[Record]], str] = import_module(f"featveil.lab.{module}").BENCH.markdown
+    return markdown
 
 
 OLD = {
-    "concealers": "concealer_markdown",
-    "face_attributes": "attributes_markdown",
-    "face_logins": "logins_markdown",
-    "face_protection": "protection_markdown",
-    "face_verification": "verification_markdown",
-    "inversion": "inversion_markdown",
     "attacks": "attacks_markdown",
     "localization": "localization_markdown",
 }

@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from featveil import lab
-from featveil.cli import attacks, concealer_bench, face_bench, inversion, localization, patch_bench, runtime
+from featveil.cli import attacks, localization, runtime
 from featveil.cli.console import Json, progress, show, stderr
 from featveil.cli.options import command
 
@@ -82,13 +82,17 @@ def _listed() -> dict[tuple[str, ...], tuple[str, str]]:
     benches: dict[tuple[str, ...], tuple[str, str]] = {}
     for module in pkgutil.iter_modules(lab.__path__):
         source = (Path(lab.__path__[0]) / f"{module.name}.py").read_text(encoding="utf-8")
-        if "\nBENCH = " not in source:
+        if "\nBENCH" not in source:
             continue
         tree = ast.parse(source)
         texts = {node.name: ast.get_docstring(node) or "" for node in tree.body if isinstance(node, ast.FunctionDef)}
         for node in tree.body:
             match node:
-                case ast.Assign([ast.Name("BENCH")], ast.Call(args=[ast.Constant(str() as name), ast.Name(function)])):
+                case ast.Assign(
+                    [ast.Name("BENCH")], ast.Call(args=[ast.Constant(str() as name), ast.Name(function)])
+                ) | ast.AnnAssign(
+                    ast.Name("BENCH"), value=ast.Call(args=[ast.Constant(str() as name), ast.Name(function)])
+                ):
                     benches[tuple(name.split())] = module.name, texts[function]
     return benches
 
@@ -102,9 +106,5 @@ def bench() -> None:
 
 
 app.command()(attacks.attacks)
-app.command()(inversion.inversion)
 app.command()(localization.localization)
-app.command()(patch_bench.patches)
-app.command()(concealer_bench.concealers)
 app.command()(runtime.runtime)
-app.add_typer(face_bench.app, name="faces")

@@ -6,7 +6,7 @@ measured, and how records become rows, a table and a figure. `featveil bench` li
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from math import inf
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar, get_type_hints
@@ -113,7 +113,8 @@ class Study(Generic[S]):
     """What one run shall measure; `shared` is what all records of its file state, and `dataset` where it is one.
 
     `cases` is called whenever they are needed, and must be quick: what is slow waits until a case is measured, in
-    objects that its neighbours share. `pictures` is called when all is measured, and gives the files that it wrote.
+    objects that its neighbours share. `pictures` is called when all is measured, and gives the files that it wrote, or
+    a note on one that it did not write.
     `bench` is who measures, where another one publishes.
     """
 
@@ -121,7 +122,7 @@ class Study(Generic[S]):
     shared: Mapping[str, Parameter]
     seed: int = 0
     dataset: str | None = None
-    pictures: Callable[[Sequence[Record]], Sequence[Path]] = lambda records: ()
+    pictures: Callable[[Sequence[Record]], Sequence[Path | str]] = lambda records: ()
     bench: "Bench[Any, Any, Any] | None" = None
 
 
@@ -147,6 +148,10 @@ class Results:
     facts: Mapping[str, Any]
     screen: RenderableType
     notes: Sequence[str] = ()
+
+
+class NothingToDrawError(InputError):
+    """What a figure shows was not measured: the table is written without it."""
 
 
 class Stopped(KeyboardInterrupt):
@@ -178,12 +183,17 @@ class Plain(Generic[O]):
     @property
     def options(self) -> type[O]:
         """The dataclass of its options."""
-        return _options_of(self.run)
+        options: type[O] = _options_of(self.run)
+        return options
 
     @property
     def help(self) -> str:
         """What it does, with an example."""
         return self.run.__doc__ or ""
+
+
+def _measured_elsewhere(subject: Any) -> Measured:
+    raise TypeError("other benches measure the studies of this one")
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -194,13 +204,14 @@ class Bench(Generic[B, S, R]):
     parameters that tell cases apart, `named` those that a table needs of every record, and `length` how many values it
     needs. `task` is the name of its records. `text` is table.md, of the rows and the records. `figures` are drawn by
     file name, with the `title` of the first record. `whole_file`: the table is of all records of these `tasks` in the
-    file, not only of those that were asked for.
+    file, not only of those that were asked for. Where each study names the bench that measures it, this one has
+    neither `measure` nor `key`.
     """
 
     name: str = field(kw_only=False)
     prepare: Callable[[B, Progress], Study[S] | Sequence[Study[Any]]] = field(kw_only=False)
-    measure: Callable[[S], Measured]
-    key: tuple[str, ...]
+    measure: Callable[[S], Measured] = _measured_elsewhere
+    key: tuple[str, ...] = ()
     metric: str = ""
     unit: str = ""
     rows: Callable[[Sequence[Record]], R]
@@ -220,7 +231,8 @@ class Bench(Generic[B, S, R]):
     @property
     def options(self) -> type[B]:
         """The dataclass of its options."""
-        return _options_of(self.prepare)
+        options: type[B] = _options_of(self.prepare)
+        return options
 
     @property
     def help(self) -> str:
@@ -244,7 +256,9 @@ class Bench(Generic[B, S, R]):
         if self.whole_file:
             records = [record for record in read_records(path) if record.task in (self.tasks or (self.records_of,))]
         pictures = [picture for study in studies for picture in study.pictures(records)]
-        return self.publish(records, options.out, pictures)
+        notes = [note for note in pictures if isinstance(note, str)]
+        results = self.publish(records, options.out, [path for path in pictures if isinstance(path, Path)])
+        return replace(results, notes=[*notes, *results.notes])
 
     def measured(self, study: Study[S], done: frozenset[Key] = frozenset()) -> Iterator[Record]:
         """One record for each case that is not in `done`, in order."""
@@ -285,7 +299,7 @@ class Bench(Generic[B, S, R]):
             try:
                 draw(rows, out / name, self.title(records[0]))
                 files.append(out / name)
-            except MissingExtraError as error:
+            except (MissingExtraError, NothingToDrawError) as error:
                 notes.append(f"{name} was not drawn: {error}")
         return Results(
             {**self.facts(rows), "files": [str(path) for path in (*files, *pictures)]}, self.screen(rows), notes

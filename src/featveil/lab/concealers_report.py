@@ -1,27 +1,33 @@
-"""Records of a study of concealers -> one row a network, and tables of utility beside privacy, with theirs beside ours.
+"""Records of a study of concealers -> one row per network, tables of utility beside privacy, and two figures.
 
 The records are those of the tasks of patches, image matching and inversion, which have the networks under one name.
+Theirs stand beside ours.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from rich.table import Table
 
 from featveil.core import InputError
 from featveil.core.records import Record
-from featveil.lab.inversion_report import (
-    BLANK,
-    FLOORS,
-    RAW,
-    READ,
-    InversionRow,
-    best_inversions,
-    summarize_inversion,
-)
-from featveil.lab.matching import BENCH as MATCHING
+from featveil.lab import inversion, matching, patches
+from featveil.lab.bench import Column, NothingToDrawError, markdown_table, screen_table
+from featveil.lab.inversion_report import BLANK, FLOORS, RAW, READ, InversionRow, best_inversions
 from featveil.lab.matching import MatchingRow
-from featveil.lab.ninjadesc import SAID, SOSNET, SSIM
-from featveil.lab.patch_report import TASKS, PatchRow, percent, summarize_patches
+from featveil.lab.papers import CONCEALED_SSIM, NINJADESC_SAID, SOSNET, Figures
+from featveil.lab.patches import TASKS, PatchRow, percent
 from featveil.metrics import THRESHOLDS
+from featveil.plotting.figures import LEVELS, MARKERS, blank_figure, quiet, shades, write_figure
+from featveil.plotting.labels import Box, Labeller
+from featveil.plotting.tables import markdown_table as lay_out
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 TRAINED = {  # inverters of an architecture, as inversion names them
     "unet": ("direct", "direct (standardised)"),
@@ -29,6 +35,14 @@ TRAINED = {  # inverters of an architecture, as inversion names them
 }
 _ALIKE = {"hardtfeat": "hardnet"}  # whose numbers stand beside those of a kind that the paper has not; else sift's
 _AT = 3  # pixels
+_FLOORS = {"blank": ("grey picture", "-."), "constant": ("average descriptor", "--")}
+_FRESH = {
+    attack: f"fresh inverter, {name}, {read}"
+    for name, attacks in TRAINED.items()
+    for attack, read in zip(attacks, ("as sent", "standardised"), strict=True)
+}
+_REACH, _LETTER, _LINE = 0.06, 0.07, 0.14  # inches: half a marker, and the letters of its label
+_LIFTED: dict[str, Any] = {"color": "#c44e00", "linewidth": 1.4}
 
 
 @dataclass(frozen=True)
@@ -79,15 +93,15 @@ class ConcealerResults:
         return None if here is None or raw is None else here - raw
 
 
-def summarize_concealers(records: Sequence[Record]) -> ConcealerResults:
+def rows_of(records: Sequence[Record]) -> ConcealerResults:
     """Rows of everything that is known of each network; raises InputError without records of raw descriptors."""
     by_task: dict[str, list[Record]] = {}
     for record in records:
         by_task.setdefault(record.task, []).append(record)
-    patches = {row.scheme: row for row in summarize_patches(by_task.get("patches", []))}
-    matched = MATCHING.summarize(by_task.get("matching", []))
-    inverted = summarize_inversion(by_task.get("inversion", []))
-    if "raw" not in patches and not any(row.strategy == "raw" for row in matched):
+    described = {row.scheme: row for row in patches.BENCH.summarize(by_task.get("patches", []))}
+    matched = matching.BENCH.summarize(by_task.get("matching", []))
+    inverted = inversion.BENCH.summarize(by_task.get("inversion", []))
+    if "raw" not in described and not any(row.strategy == "raw" for row in matched):
         raise InputError("there is no record of raw descriptors to compare with")
     strengths = _strengths(records)
     best = best_inversions(inverted)
@@ -96,42 +110,84 @@ def summarize_concealers(records: Sequence[Record]) -> ConcealerResults:
         name = RAW if strength is None else scheme
         tried = tuple(row for row in inverted if row.scheme == name and row.attack not in FLOORS)
         match = next((row for row in matched if row.strategy == scheme), None)
-        rows.append(ConcealerRow(scheme, strength, patches.get(scheme), match, tried, best.get(name)))
+        rows.append(ConcealerRow(scheme, strength, described.get(scheme), match, tried, best.get(name)))
     floors = tuple(row for row in inverted if row.scheme == RAW and row.attack in FLOORS)
     known = {row.scheme for row in rows}
     lifted = tuple(row for row in matched if row.strategy not in known)
-    return ConcealerResults(tuple(rows), floors, lifted, patches.get("chance"))
+    return ConcealerResults(tuple(rows), floors, lifted, described.get("chance"))
 
 
-def concealer_cells(found: ConcealerResults) -> tuple[list[str], list[tuple[str, ...]]]:
-    """Headings, and a line for each row: utility, then privacy. Shares in percent."""
-    sets = list(dict.fromkeys(name for row in found.rows if row.patches for name in row.patches.false_positives))
-    headings = ["descriptors", *(f"FPR@95 {name}" for name in sets), *TASKS, "mean mAP", "to raw", f"MMA@{_AT}"]
-    headings += [f"right@{_AT}", "SSIM seen", "by"]
-    lines = []
-    for row in found.rows:
-        patches, match, seen, gain = row.patches, row.matching, row.seen, found.gain(row)
-        rates = [patches.false_positives.get(name) if patches else None for name in sets]
-        precisions = [patches.mean_of(task) if patches else None for task in TASKS]
-        precisions.append(patches.mean_precision if patches else None)
-        cells = [row.name, *map(percent, (*rates, *precisions)), "-" if gain is None else f"{100 * gain:+.2f}"]
-        cells += ["-", "-"] if match is None else [f"{100 * match.at(_AT):.1f}", f"{match.right:.0f}"]
-        lines.append((*cells, *(("-", "-") if seen is None else (f"{seen.ssim:.3f}", seen.attack))))
-    return headings, lines
+def _strengths(records: Sequence[Record]) -> dict[str, float]:
+    """Lambda of each network that there are records of."""
+    strengths: dict[str, float] = {}
+    for record in records:
+        strength = record.parameters.get("lambda")
+        if isinstance(strength, int | float):
+            strengths[record.scheme] = float(strength)
+    return strengths
 
 
-def concealer_markdown(records: Sequence[Record]) -> str:
+def columns_of(results: ConcealerResults) -> list[Column[ConcealerRow]]:
+    """Utility, then privacy. Shares in percent."""
+
+    def gain(row: ConcealerRow) -> str:
+        value = results.gain(row)
+        return "-" if value is None else f"{100 * value:+.2f}"
+
+    sets = dict.fromkeys(name for row in results.rows if row.patches for name in row.patches.false_positives)
+    return [
+        Column("descriptors", lambda row: row.name, left=True),
+        *map(_rate, sets),
+        *map(_precision, TASKS),
+        Column("mean mAP", lambda row: percent(row.patches.mean_precision if row.patches else None)),
+        Column("to raw", gain),
+        *_MATCHED,
+        Column("SSIM seen", lambda row: "-" if row.seen is None else f"{row.seen.ssim:.3f}"),
+        Column("by", lambda row: "-" if row.seen is None else row.seen.attack, left=True),
+    ]
+
+
+def _rate(name: str) -> Column[ConcealerRow]:
+    def cell(row: ConcealerRow) -> str:
+        return percent(row.patches.false_positives.get(name) if row.patches else None)
+
+    return Column(f"FPR@95 {name}", cell, screen=None)
+
+
+def _precision(task: str) -> Column[ConcealerRow]:
+    return Column(task, lambda row: percent(row.patches.mean_of(task) if row.patches else None), screen=None)
+
+
+def _accuracy(row: ConcealerRow) -> str:
+    return "-" if row.matching is None else f"{100 * row.matching.at(_AT):.1f}"
+
+
+_MATCHED: tuple[Column[ConcealerRow], ...] = (
+    Column(f"MMA@{_AT}", _accuracy, screen=None),
+    Column(f"right@{_AT}", lambda row: "-" if row.matching is None else f"{row.matching.right:.0f}"),
+)
+
+
+def facts(results: ConcealerResults) -> dict[str, Any]:
+    """Rows for --json, with their names."""
+    return {"rows": [{"name": row.name, **asdict(row)} for row in results.rows]}
+
+
+def screen(results: ConcealerResults) -> Table:
+    """The first table on a terminal."""
+    return screen_table(columns_of(results), results.rows)
+
+
+def concealer_text(results: ConcealerResults, records: Sequence[Record]) -> str:
     """All tables: utility and privacy, inversion, theirs beside ours, and mean matching accuracy."""
-    found = summarize_concealers(records)
     kind = str(records[0].parameters.get("kind"))
-    headings, lines = concealer_cells(found)
-    table = _table(headings, lines, 1, len(headings) - 1)
-    parts = [f"# Concealers of {kind}\n", _settings(records, found), _EXPLAINED, table]
-    if found.floors or any(row.inversions for row in found.rows):
-        parts.append(f"## What inverters see\n\n{_SEEN}\n{_inversions(found)}")
-        parts.append(f"## Beside NinjaDesc\n\n{SAID}\n{_beside(found, kind)}")
-    if matched := [row for row in found.rows if row.matching]:
-        parts.append(f"## Mean matching accuracy, percent\n\n{_accuracies(matched, found.lifted)}")
+    table = markdown_table(columns_of(results), results.rows)
+    parts = [f"# Concealers of {kind}\n", _settings(records, results), _EXPLAINED, table]
+    if results.floors or any(row.inversions for row in results.rows):
+        parts.append(f"## What inverters see\n\n{_SEEN}\n{_inversions(results)}")
+        parts.append(f"## Beside NinjaDesc\n\n{NINJADESC_SAID}\n{_beside(results, kind)}")
+    if matched := [row for row in results.rows if row.matching]:
+        parts.append(f"## Mean matching accuracy, percent\n\n{_accuracies(matched, results.lifted)}")
     return "\n".join(parts)
 
 
@@ -151,71 +207,62 @@ bound of privacy.
 """
 
 
-def _settings(records: Sequence[Record], found: ConcealerResults) -> str:
+def _settings(records: Sequence[Record], results: ConcealerResults) -> str:
     """What was measured on what, in one paragraph."""
     firsts = {record.task: record for record in reversed(records)}
-    told = []
+    parts = []
     if "patches" in firsts:
         names = dict.fromkeys(record.dataset for record in records if record.task == "patches")
-        told.append(
+        parts.append(
             f"Patches of {', '.join(names)}, at most {firsts['patches'].parameters.get('max_patches')} a scene."
         )
     if "matching" in firsts:
         one = firsts["matching"]
-        told.append(f"Matching on {one.dataset}, at most {one.parameters.get('max_features')} features an image.")
+        parts.append(f"Matching on {one.dataset}, at most {one.parameters.get('max_features')} features an image.")
     if "inversion" in firsts:
         one = firsts["inversion"]
         part = "" if one.parameters.get("part") == "all" else f" (the {one.parameters.get('part')} part)"
-        count = max((row.photographs for row in found.floors), default=0)
-        told.append(
+        count = max((row.photographs for row in results.floors), default=0)
+        parts.append(
             f"Inversion of {count} photographs of {one.dataset}{part}, at most {one.parameters.get('max_features')}"
             f" features each; of keypoints inverters see: {one.parameters.get('geometry')}."
         )
-    return "\n".join([*told, f"Seed {records[0].seed}.\n"])
+    return "\n".join([*parts, f"Seed {records[0].seed}.\n"])
 
 
-def _strengths(records: Sequence[Record]) -> dict[str, float]:
-    """Lambda of each network that there are records of."""
-    found: dict[str, float] = {}
-    for record in records:
-        strength = record.parameters.get("lambda")
-        if isinstance(strength, int | float):
-            found[record.scheme] = float(strength)
-    return found
-
-
-def _inversions(found: ConcealerResults) -> str:
-    lines = [("floor", *_figures(row), str(row.photographs)) for row in found.floors]
-    named = [(row.name, tried) for row in found.rows for tried in row.inversions]
+def _inversions(results: ConcealerResults) -> str:
+    lines = [("floor", *_figures(row), str(row.photographs)) for row in results.floors]
+    named = [(row.name, tried) for row in results.rows for tried in row.inversions]
     lines += [(name, *_figures(tried), str(tried.photographs)) for name, tried in named]
-    return _table(["descriptors", "seen by", "MAE", "SSIM", "spread", "PSNR", "photographs"], lines, 2)
+    headings = ["descriptors", "seen by", "MAE", "SSIM", "spread", "PSNR", "photographs"]
+    return lay_out(headings, lines, headings[:2])
 
 
 def _figures(row: InversionRow) -> tuple[str, ...]:
     return row.attack, f"{row.mae:.3f}", f"{row.ssim:.3f}", f"{row.spread:.3f}", f"{row.psnr:.2f}"
 
 
-def _beside(found: ConcealerResults, kind: str) -> str:
+def _beside(results: ConcealerResults, kind: str) -> str:
     """MAE, SSIM and PSNR of both architectures, our best and theirs of SOSNet; and SSIM of their base descriptor."""
-    theirs = kind if kind in SSIM else _ALIKE.get(kind, "sift")
+    theirs = kind if kind in CONCEALED_SSIM else _ALIKE.get(kind, "sift")
     headings = ["descriptors", "SSIM above blank", f"their {theirs} SSIM"]
     for architecture in TRAINED:
         headings += [f"{architecture} {name}" for name in ("MAE", "SSIM", "PSNR")]
         headings += [f"their SOSNet {architecture} {name}" for name in ("MAE", "SSIM", "PSNR")]
-    floor = next((row.ssim for row in found.floors if row.attack == BLANK), None)
+    floor = next((row.ssim for row in results.floors if row.attack == BLANK), None)
     lines = []
-    for row in found.rows:
-        known = SSIM[theirs].get(row.strength)
+    for row in results.rows:
+        known = CONCEALED_SSIM[theirs].get(row.strength)
         above = "-" if floor is None or row.seen is None else f"{row.seen.ssim - floor:+.3f}"
         cells = [row.name, above, "-" if known is None else f"{known:.3f}"]
         for architecture in TRAINED:
             ours, paper = row.fresh(architecture), SOSNET[architecture].get(row.strength)
             cells += _three(None if ours is None else (ours.mae, ours.ssim, ours.psnr)) + _three(paper)
         lines.append(tuple(cells))
-    return _table(headings, lines, 1)
+    return lay_out(headings, lines, headings[:1])
 
 
-def _three(figures: tuple[float, float, float] | None) -> list[str]:
+def _three(figures: Figures | None) -> list[str]:
     return ["-"] * 3 if figures is None else [f"{figures[0]:.3f}", f"{figures[1]:.3f}", f"{figures[2]:.2f}"]
 
 
@@ -226,10 +273,116 @@ def _accuracies(rows: Sequence[ConcealerRow], lifted: Sequence[MatchingRow]) -> 
         (name, *(f"{100 * share:.1f}" for share in row.accuracy), f"{row.matches:.0f}", str(row.pairs))
         for name, row in named
     ]
-    return _table(["descriptors", *(f"{px} px" for px in THRESHOLDS), "matches", "pairs"], lines, 1)
+    headings = ["descriptors", *(f"{px} px" for px in THRESHOLDS), "matches", "pairs"]
+    return lay_out(headings, lines, headings[:1])
 
 
-def _table(headings: Sequence[str], lines: Sequence[Sequence[str]], words: int, last: int | None = None) -> str:
-    """In Markdown; the first `words` columns, and the one at `last`, are words, the others numbers."""
-    rule = ["---" if place < words or place == last else "---:" for place in range(len(headings))]
-    return "".join(f"| {' | '.join(line)} |\n" for line in (headings, rule, *lines))
+def draw(results: ConcealerResults, path: str | Path, title: str = "") -> None:
+    """Write the utility over the privacy of every network to the PNG `path`, a line for each way of inverting.
+
+    Raises MissingExtraError without matplotlib, NothingToDrawError when no network has both.
+    """
+    attacks = list(dict.fromkeys(tried.attack for row in results.rows[1:] for tried in row.inversions))
+    curves = {attack: _points(results, attack) for attack in attacks}
+    if not any(len(points) > 1 for points in curves.values()):
+        raise NothingToDrawError("no inverter of a concealer was given, or the tasks of HPatches were not run")
+    figure = blank_figure(6.4, 4.4)
+    panel = figure.subplots()
+    named: list[tuple[ConcealerRow, float, float, Any]] = []
+    for number, (attack, points) in enumerate(curves.items()):
+        colour = shades(len(curves), lightest=0.6)[number]
+        looks: dict[str, Any] = {"color": colour, "marker": MARKERS[number % len(MARKERS)]}
+        label = _FRESH.get(attack, f"{attack}, then inverted")
+        panel.plot([x for _, x, _ in points], [y for _, _, y in points], label=label, linewidth=1.4, **looks)
+        named += [(row, x, y, colour) for row, x, y in points if row.strength is not None or number == 0]
+    for floor in results.floors:
+        if floor.attack in _FLOORS:
+            name, style = _FLOORS[floor.attack]
+            panel.axvline(1 - floor.ssim, color="#555555", linestyle=style, linewidth=1.1, label=name)
+    panel.axhline(0, color=LEVELS["raw"], linestyle="--", linewidth=1.1, label="mAP of raw descriptors")
+    panel.set_xlabel("privacy: 1 - SSIM of what is seen (numbers: lambda)", fontsize=9)
+    panel.set_ylabel("utility: mean mAP to raw, points", fontsize=9)
+    quiet(panel)
+    figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=8)
+    figure.draw_without_rendering()  # only then is it known where points are
+    _name_points(panel, named)
+    write_figure(figure, path, title)
+
+
+def draw_matching(results: ConcealerResults, path: str | Path, title: str = "") -> None:
+    """Write the mean matching accuracy of raw, concealed and lifted descriptors to the PNG `path`.
+
+    Raises MissingExtraError without matplotlib, NothingToDrawError when nothing was matched.
+    """
+    rows = [row for row in results.rows if row.matching is not None]
+    if not rows:
+        raise NothingToDrawError("there is no result of image matching to draw")
+    figure = blank_figure(6.4, 4.4)
+    panel = figure.subplots()
+    _curves(panel, rows)
+    for lifted, style in zip(results.lifted, (":", "-."), strict=False):
+        label = f"{lifted.strategy}, m = {lifted.dimension}, {lifted.distance}"
+        panel.plot(THRESHOLDS, lifted.accuracy, label=label, linestyle=style, **_LIFTED)
+    panel.set_ylim(-0.02, 1)
+    panel.set_xticks(THRESHOLDS)
+    panel.set_xlabel("threshold (px)", fontsize=9)
+    panel.set_ylabel("mean matching accuracy", fontsize=9)
+    quiet(panel)
+    figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize=8)
+    write_figure(figure, path, title)
+
+
+def _name_points(panel: "Axes", named: "Sequence[tuple[ConcealerRow, float, float, Any]]") -> None:
+    """Write lambda beside each point, clear of other points and labels."""
+    frame, inch = panel.bbox, panel.figure.dpi
+    places = [(float(x), -float(y)) for x, y in panel.transData.transform([(x, y) for _, x, y, _ in named])]
+    area = Box(frame.x0, -frame.y1, frame.width, frame.height)
+    labeller = Labeller(area, places, _drawn(panel), reach=_REACH * inch)
+    for (row, x, y, colour), place in zip(named, places, strict=True):
+        text = "raw" if row.strength is None else f"{row.strength:g}"
+        box = labeller.place(place, _LETTER * inch * len(text), _LINE * inch)
+        across, down = box.middle[0] - place[0], box.middle[1] - place[1]
+        panel.annotate(
+            text,
+            (x, y),
+            (72 * across / inch, -72 * down / inch),
+            textcoords="offset points",
+            ha="center",
+            va="center",
+            fontsize=8,
+            color=colour,
+        )
+
+
+def _drawn(panel: "Axes") -> list[Box]:
+    """Where lines are, as boxes of two pixels along them."""
+    boxes = []
+    for line in panel.lines:
+        corners = line.get_transform().transform(np.column_stack(line.get_data()))
+        for first, last in pairwise(corners):
+            count = max(2, int(np.abs(last - first).max()) // 2)
+            boxes += [Box(x - 1, -y - 1, 2, 2) for x, y in np.linspace(first, last, count).tolist()]
+    return boxes
+
+
+def _curves(panel: "Axes", rows: Sequence[ConcealerRow]) -> None:
+    private = [row for row in rows if row.strength is not None]
+    for number, (row, colour) in enumerate(zip(private, shades(len(private)), strict=True)):
+        assert row.matching is not None
+        looks: dict[str, Any] = {"color": colour, "marker": MARKERS[number % len(MARKERS)], "markersize": 4}
+        panel.plot(THRESHOLDS, row.matching.accuracy, label=row.name, linewidth=1.6, **looks)
+    for row in rows:
+        if row.strength is None and row.matching is not None:
+            # Drawn last: a private curve that equals it must not hide it.
+            panel.plot(THRESHOLDS, row.matching.accuracy, color=LEVELS["raw"], linestyle="--", label="raw")
+
+
+def _points(results: ConcealerResults, attack: str) -> list[tuple[ConcealerRow, float, float]]:
+    """Each row that has both, with its privacy and its utility; raw descriptors are read as they are."""
+    points = []
+    for row in results.rows:
+        read = (row.inverted(READ) or row.seen) if row.strength is None else None
+        seen, gain = row.inverted(attack) or read, results.gain(row)
+        if seen is not None and gain is not None:
+            points.append((row, 1 - seen.ssim, 100 * gain))
+    return points

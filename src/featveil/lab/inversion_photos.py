@@ -38,16 +38,16 @@ def find_photographs(folders: Sequence[Path], part: str = ALL) -> dict[str, Path
     """
     if part != ALL and part not in get_args(Part):
         raise InputError(f"part must be one of {', '.join([ALL, *get_args(Part)])}, got {part!r:.40}")
-    found: dict[str, Path] = {}
+    named: dict[str, Path] = {}
     for folder in folders:
         before = f"{folder.resolve().name}/" if len(folders) > 1 else ""
         for path in image_files(folder):
             name = before + path.relative_to(folder).as_posix()
-            if found.setdefault(name, path) != path:
-                raise InputError(f"{found[name]} and {path} are both called {name}: rename a folder")
-    chosen = {name: path for name, path in found.items() if part == ALL or part_of(_content(path)) == part}
+            if named.setdefault(name, path) != path:
+                raise InputError(f"{named[name]} and {path} are both called {name}: rename a folder")
+    chosen = {name: path for name, path in named.items() if part == ALL or part_of(_content(path)) == part}
     if not chosen:
-        raise InputError(f"none of these {len(found)} photographs is in the {part} part: give more, or --part {ALL}")
+        raise InputError(f"none of these {len(named)} photographs is in the {part} part: give more, or --part {ALL}")
     return chosen
 
 
@@ -65,7 +65,7 @@ def read_photographs(
     """
     if count < 1:
         raise InputError(f"at least one photograph must be attacked, got {count}")
-    made: list[Photograph] = []
+    photographs: list[Photograph] = []
     chosen = evenly(list(files), count)
     for done, name in enumerate(chosen):
         report(done, len(chosen))
@@ -78,11 +78,11 @@ def read_photographs(
         if len(features) == 0:
             _log.warning("left out %s: it has no feature", name)
             continue
-        made.append(Photograph(name, image, features, hashlib.sha256(_content(files[name])).hexdigest()))
+        photographs.append(Photograph(name, image, features, hashlib.sha256(_content(files[name])).hexdigest()))
     report(len(chosen), len(chosen))
-    if not made:
+    if not photographs:
         raise InputError("no photograph has a feature to attack")
-    return made
+    return photographs
 
 
 def _content(path: Path) -> bytes:
