@@ -23,10 +23,10 @@ format: .venv/.dev  ## rewrite the sources in the project's format
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
 
-bench: .venv/.dev  ## measure speed, as ratios in one run
+bench: .venv/.dev  ## measure speed, as ratios in one run; ten minutes
 	$(BIN)/python benchmarks/kernels.py
 	$(BIN)/python benchmarks/assignment.py
-	$(BIN)/python benchmarks/attacks.py
+	$(BIN)/python benchmarks/attacks.py --features 4000
 	$(BIN)/python benchmarks/lattice.py
 	$(BIN)/python benchmarks/pairs.py
 	$(BIN)/python benchmarks/faces.py
