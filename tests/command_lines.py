@@ -37,7 +37,7 @@ def children(command: Any) -> list[str]:
 
 def child(command: Any, name: str) -> Any:
     """The command called so of a group, as it is when it is run: until then it may be a line in a list."""
-    return command.resolve_command(_context(command), [name])[1]
+    return _context(command.resolve_command(_context(command), [name])[1]).command
 
 
 def _context(command: Any) -> Any:

@@ -92,7 +92,7 @@ def shared_names() -> dict[str, int]:
         path = Path(name)
         if path.name not in ("__init__.py", "__main__.py") and path.parts[0] != "cli":
             homes[path.stem].add(str(path.parent))
-    return {name: len(folders) for name, folders in homes.items() if len(folders) > 1}
+    return {f"{name} of {', '.join(sorted(own))}": len(own) for name, own in homes.items() if len(own) > 1}
 
 
 def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:

@@ -16,7 +16,8 @@ from featveil.demo.room import MappedRoom, map_room
 def fewer_features(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("featveil.demo.board._FEATURES", 300)
     monkeypatch.setattr("featveil.demo.demo.DIMENSIONS", (4,))
-    monkeypatch.setattr("featveil.demo.board._SAMPLE", 20)
+    monkeypatch.setattr("featveil.demo.board._SAMPLE", 5)
+    monkeypatch.setattr("featveil.demo.astronaut.STRATEGIES", ("hybrid",))
     monkeypatch.setattr("featveil.demo.room.map_room", without_pycolmap)
     quick = partial(Unconceal, examples=1024, features=64, steps=2)
     monkeypatch.setattr("featveil.demo.board.Unconceal", quick)
@@ -27,7 +28,8 @@ def without_pycolmap() -> list[MappedRoom]:
 
 
 def test_page_and_release(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("featveil.demo.board.Unconceal", Unconceal)
+    monkeypatch.setattr("featveil.demo.board._SAMPLE", 20)
+    monkeypatch.setattr("featveil.demo.board.Unconceal", partial(Unconceal, examples=4096, features=512, steps=20))
     result = run("demo", "--out", tmp_path / "out", "--json")
     assert result.exit_code == 0, result.output
     shown = json.loads(result.stdout)
