@@ -52,7 +52,9 @@ class Concealer:
     network: ConcealingNetwork | None = option(
         None, help="file of its network.", flags=("--concealer",), shown="the built-in one of the kind"
     )
-    then: Then | None = option(None, help="the defense that follows it, with its own options.")
+    then: Then | None = option(
+        None, help="the defense that follows it, with its own options: lifting, subset or metric."
+    )
 
     def __post_init__(self) -> None:
         if not isinstance(self.network, ConcealingNetwork | None):
