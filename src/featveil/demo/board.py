@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 
 from featveil.attacks import ATTACKS, Guess, Knowledge, Unconceal
-from featveil.core import Features, FeatveilError, InputError, MissingExtraError, PrivateFeatures
+from featveil.core import Features, FeatveilError, MissingExtraError, PrivateFeatures
 from featveil.databases import builtin
 from featveil.defenses import Concealer, Lifting, Subset, builtin_concealer, privatize
-from featveil.extractors import extract, read_image
+from featveil.extractors import read_image
 from featveil.geometry import agreeing, agreeing_candidates
 from featveil.matching import match
 from featveil.metrics import Leakage, align
@@ -21,6 +21,7 @@ from featveil.metrics.reconstruction import Reconstruction, compare
 from featveil.pipelines.match import SAMPLES_FOR_WORDS, shared_part
 from featveil.pipelines.painters import picture_size, raw_painter, resized, view
 from featveil.pipelines.scoring import Outcome, run_attack, score_attack
+from featveil.pipelines.sources import extracted
 from featveil.plotting.pictures import Panel, Picture, draw_matches, panel
 
 DIMENSIONS = (2, 4, 8)
@@ -137,9 +138,7 @@ class Concealed:
 
 def read_side(path: Path) -> Side:
     """An image with its raw features; raises InputError when it has none."""
-    picture, features = read_image(path), extract(path, _KIND, _FEATURES)
-    if len(features) == 0:
-        raise InputError(f"{path} has no features: use an image with more texture")
+    picture, features = read_image(path), extracted(path, _KIND, _FEATURES)
     return Side(features, panel(features.keypoints, picture, features.image_size))
 
 
