@@ -2,8 +2,9 @@
 
 import os
 import zlib  # noqa: F401  pycolmap corrupts the heap of whatever loads zlib after it
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -24,6 +25,23 @@ def real_data() -> Path:
     if not folder.is_dir():
         pytest.skip("no real images: set FEATVEIL_DATA")
     return folder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread_of_onnxruntime() -> Iterator[None]:
+    """Its threads wait for work in a loop, and no variable of the environment says how many there are."""
+    import onnxruntime
+
+    real = onnxruntime.SessionOptions
+
+    def options() -> Any:
+        made = real()
+        made.intra_op_num_threads = 1
+        return made
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(onnxruntime, "SessionOptions", options)
+        yield
 
 
 @pytest.fixture(scope="session")
