@@ -1,6 +1,7 @@
 """Shared by all tests: one thread each, where real data is, and a room that is mapped once."""
 
 import os
+import signal
 import zlib  # noqa: F401  pycolmap corrupts the heap of whatever loads zlib after it
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,11 @@ if TYPE_CHECKING:
 # on so little data a second thread mostly waits, which takes as much of a core as work does: eight times the time.
 for _library in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENCV_FOR_THREADS_NUM"):
     os.environ.setdefault(_library, "1")
+
+
+# A shell that runs tests in the background lets them ignore Ctrl-C, which some of them are about.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
