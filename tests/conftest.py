@@ -3,8 +3,9 @@
 import itertools
 import json
 import os
+import signal
 import zlib  # noqa: F401  pycolmap corrupts the heap of whatever loads zlib after it
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,11 @@ for _library in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "
     os.environ.setdefault(_library, "1")
 
 
+# A shell that runs tests in the background lets them ignore Ctrl-C, which some of them are about.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 @pytest.fixture(scope="session")
 def real_data() -> Path:
     """The folder of real images; the test is skipped, visibly, where it is absent."""
@@ -29,6 +35,23 @@ def real_data() -> Path:
     if not folder.is_dir():
         pytest.skip("no real images: set FEATVEIL_DATA")
     return folder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread_of_onnxruntime() -> Iterator[None]:
+    """Its threads wait for work in a loop, and no variable of the environment says how many there are."""
+    import onnxruntime
+
+    real = onnxruntime.SessionOptions
+
+    def options() -> Any:
+        made = real()
+        made.intra_op_num_threads = 1
+        return made
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(onnxruntime, "SessionOptions", options)
+        yield
 
 
 @pytest.fixture(scope="session")
