@@ -50,8 +50,7 @@ def markdown_of(name: str) -> Callable[[Sequence[Record]], str]:
         return audit_markdown
     module = BENCHES.get(first, first)
     if module in OLD:
-        report = "attack" if module == "attacks" else module
-        return getattr(import_module(f"featveil.lab.{report}_report"), OLD[module])
+        return getattr(import_module(f"featveil.lab.{module}_report"), OLD[module])
     return import_module(f"featveil.lab.{module}").BENCH.markdown
 
 
@@ -62,6 +61,5 @@ OLD = {
     "face_protection": "protection_markdown",
     "face_verification": "verification_markdown",
     "inversion": "inversion_markdown",
-    "attacks": "attacks_markdown",
     "localization": "localization_markdown",
 }

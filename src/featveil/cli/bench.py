@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from featveil import lab
-from featveil.cli import attacks, concealer_bench, face_bench, inversion, localization, patch_bench, runtime
+from featveil.cli import concealer_bench, face_bench, inversion, localization, patch_bench, runtime
 from featveil.cli.console import Json, progress, show, stderr
 from featveil.cli.options import command
 
@@ -101,7 +101,6 @@ def bench() -> None:
     """Measure how well private features match, and how fast."""
 
 
-app.command()(attacks.attacks)
 app.command()(inversion.inversion)
 app.command()(localization.localization)
 app.command()(patch_bench.patches)
