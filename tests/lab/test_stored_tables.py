@@ -50,14 +50,12 @@ def markdown_of(name: str) -> Callable[[Sequence[Record]], str]:
         return audit_markdown
     module = BENCHES.get(first, first)
     if module in OLD:
-        report = "attack" if module == "attacks" else module
-        old: Callable[[Sequence[Record]], str] = getattr(import_module(f"featveil.lab.{report}_report"), OLD[module])
+        old: Callable[[Sequence[Record]], str] = getattr(import_module(f"featveil.lab.{module}_report"), OLD[module])
         return old
     markdown: Callable[[Sequence[Record]], str] = import_module(f"featveil.lab.{module}").BENCH.markdown
     return markdown
 
 
 OLD = {
-    "attacks": "attacks_markdown",
     "localization": "localization_markdown",
 }
