@@ -13,7 +13,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from featveil import lab
 from featveil.cli import assumptions as assumed
-from featveil.cli import attacks, localization, oracle, runtime
+from featveil.cli import attacks, localization, oracle
 from featveil.cli.console import Json, progress, show, stderr
 from featveil.cli.options import command
 
@@ -106,4 +106,3 @@ app.command()(oracle.oracle)
 app.command()(assumed.assumptions)
 app.command()(attacks.attacks)
 app.command()(localization.localization)
-app.command()(runtime.runtime)

@@ -103,7 +103,7 @@ def _value(value: Any, field: Parameter) -> Any:
 def _kind(field: Parameter) -> tuple[bool, Any]:
     """Whether the field takes several values, and the type of one."""
     choice = next(choice for choice in field.types if choice is not type(None))
-    if typing.get_origin(choice) is tuple:
+    if typing.get_origin(choice) is tuple and typing.get_args(choice)[-1] is Ellipsis:
         return True, typing.get_args(choice)[0]
     return False, choice
 
