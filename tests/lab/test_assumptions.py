@@ -1,29 +1,33 @@
 """The assumptions of the database and clustering attacks: against plain loops, and where they are made to fail."""
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from featveil.core import Features, InputError, Points
-from featveil.core.records import Record, append_records, read_records
+from featveil.audit.releases import Scheme
+from featveil.core import Features, InputError, MissingExtraError, Points
+from featveil.core.records import Parameter, Record, append_records, read_records
 from featveil.databases import Database, builtin, save_database
 from featveil.defenses import Lifting
 from featveil.distances import pair_distances
-from featveil.lab import assumptions
 from featveil.lab.assumptions import (
-    COUNTED,
-    NEIGHBOURS,
-    Lifted,
-    collisions,
+    BENCH,
+    COLLISION_COLUMNS,
+    LiftedVictims,
+    Rows,
+    draw,
     lifting_database,
     make_schemes,
-    member_success,
-    run,
-    run_resumable,
+    member_columns,
+    member_lines,
+    study,
 )
-from featveil.lab.matching import Scheme, Settings
+from featveil.lab.bench import headings_and_cells
+from featveil.lab.members import COUNTED, NEIGHBOURS, Lifted, collisions, member_success
+from featveil.lab.scenes import Settings
 from scenes import draw_equal_views
 from victims import picture
 
@@ -147,7 +151,7 @@ def test_collisions_equal_plain_loops(dimension: int, truth: Points) -> None:
         expected.append([meeting > 0, all_found, first, first and all_found, *clear, meeting])
     np.testing.assert_allclose(found, np.mean(np.array(expected, np.float64), axis=0), atol=1e-9)
     assert found[0] > 0
-    assert len(found) == len(COUNTED.split(", "))
+    assert len(found) == len(COUNTED)
 
 
 def test_the_same_descriptor_twice_is_a_collision() -> None:
@@ -157,7 +161,7 @@ def test_the_same_descriptor_twice_is_a_collision() -> None:
     rates = []
     for points in (apart, doubled):
         own = lift(points, 2, database)
-        rates.append(dict(zip(COUNTED.split(", "), collisions(own, [(own, *own.meeting(own))]), strict=True)))
+        rates.append(dict(zip(COUNTED, collisions(own, [(own, *own.meeting(own))]), strict=True)))
     assert rates[0]["all found"] == rates[0]["no collision"] == rates[0]["clear by 0.3"] == 1
     assert rates[1]["all found"] == 1
     assert rates[1]["no collision"] == rates[1]["clear by 0.3"] == 0
@@ -190,7 +194,7 @@ def schemes() -> list[Scheme]:
 
 @pytest.fixture(scope="module")
 def records(victims: dict[str, Features], schemes: list[Scheme]) -> list[Record]:
-    return list(run("drawn", victims, schemes, SETTINGS))
+    return list(BENCH.measured(study("drawn", victims, schemes, SETTINGS)))
 
 
 def test_a_record_for_each_study_scheme_photograph_and_variant(records: list[Record]) -> None:
@@ -202,17 +206,17 @@ def test_a_record_for_each_study_scheme_photograph_and_variant(records: list[Rec
     assert (one.parameters["database_size"], one.parameters["dimension"]) == (640, 2)
     assert one.parameters["neighbours"] == [50, 20, 10, 5]
     assert (last.parameters["variant"], last.parameters["others"], last.count) == ("other images", 2, 78)
-    assert (last.metric, len(last.value) if isinstance(last.value, tuple) else 0) == (COUNTED, 7)
+    assert (last.metric, len(last.value) if isinstance(last.value, tuple) else 0) == (", ".join(COUNTED), 7)
 
 
 def test_meetings_are_the_same_from_both_sides(records: list[Record], victims: dict[str, Features]) -> None:
     """Each pair of photographs is compared once; what one meets of the others they meet of it."""
     for scheme in ("sub-hybrid-2", "sub-hybrid-4"):
         chosen = [r for r in records if r.scheme == scheme and r.parameters["variant"] == "other images"]
-        measure = assumptions._Measure(victims, next(s for s in make_schemes(few(), [2, 4]) if s.name == scheme), 0)
+        lifted = LiftedVictims(victims, next(s for s in make_schemes(few(), [2, 4]) if s.name == scheme), 0)
         for record, image in zip(chosen, victims, strict=True):
-            own = measure.lifted(image)
-            others = [measure.lifted(name) for name in victims if name != image]
+            own = lifted[image]
+            others = [lifted[name] for name in victims if name != image]
             expected = collisions(own, [(other, *own.meeting(other)) for other in others])
             np.testing.assert_allclose(record.value, expected, atol=1e-6)
 
@@ -223,7 +227,7 @@ def test_a_resumed_run_equals_one_run_and_does_nothing_twice(
     path = tmp_path / "records.jsonl"
     append_records(path, records[:15])
     reports: list[tuple[int, int]] = []
-    resumed = run_resumable("drawn", victims, schemes, SETTINGS, path, lambda *at: reports.append(at))
+    resumed = BENCH.resume(study("drawn", victims, schemes, SETTINGS), path, lambda *at: reports.append(at))
     assert resumed == records == read_records(path)
     assert (reports[0], reports[1], reports[-1]) == ((15, 24), (16, 24), (24, 24))
 
@@ -234,16 +238,16 @@ def test_other_settings_or_other_photographs_do_not_mix(
     path = tmp_path / "records.jsonl"
     append_records(path, records)
     with pytest.raises(InputError, match="seed 0, not 2"):
-        run_resumable("drawn", victims, schemes, replace(SETTINGS, seed=2), path)
+        BENCH.resume(study("drawn", victims, schemes, replace(SETTINGS, seed=2)), path)
     with pytest.raises(InputError, match="others 2, not 1"):
-        run_resumable("drawn", dict(list(victims.items())[:2]), schemes, SETTINGS, path)
+        BENCH.resume(study("drawn", dict(list(victims.items())[:2]), schemes, SETTINGS), path)
     with pytest.raises(InputError, match="database"):
-        run_resumable("drawn", victims, make_schemes(few(600), [2]), SETTINGS, path)
+        BENCH.resume(study("drawn", victims, make_schemes(few(600), [2]), SETTINGS), path)
     assert read_records(path) == records
 
 
 def test_a_single_photograph_has_no_others(victims: dict[str, Features], schemes: list[Scheme]) -> None:
-    found = list(run("drawn", dict(list(victims.items())[:1]), schemes[:1], SETTINGS))
+    found = list(BENCH.measured(study("drawn", dict(list(victims.items())[:1]), schemes[:1], SETTINGS)))
     variants = [record.parameters["variant"] for record in found]
     assert variants == ["with members", "without members", "same image"]
 
@@ -265,3 +269,109 @@ def test_schemes_that_cannot_be() -> None:
     with pytest.raises(InputError, match="too few to lift with: use at least 54"):
         make_schemes(few(53), [4])
     assert [scheme.name for scheme in make_schemes(few(), [4, 4, 2])] == ["sub-hybrid-4", "sub-hybrid-2"]
+
+
+def record(study: str, variant: str, m: int, value: tuple[float, ...], count: int = 100, image: str = "a") -> Record:
+    """A record such as the task writes."""
+    parameters: dict[str, Parameter] = {"study": study, "variant": variant, "image": image, "dimension": m}
+    parameters |= {"strategy": "sub-hybrid", "database": "0123", "database_size": 16_384, "kind": "sift"}
+    parameters |= {"max_features": 300} | ({"neighbours": [50, 5]} if study == "members" else {})
+    return Record("assumptions", "holidays", f"sub-hybrid-{m}", "", value, "", count, 0, {}, parameters=parameters)
+
+
+RECORDS = [
+    record("members", "without members", 16, (0.5, 0.7)),
+    record("members", "with members", 16, (0.6, 1.0)),
+    record("members", "with members", 2, (0.9, 1.0)),
+    record("members", "with members", 2, (0.5, 1.0), 300, "b"),
+    record("collisions", "other images", 16, (0, 0, 0, 0, 1, 1, 0)),
+    record("collisions", "same image", 16, (0.9, 0.2, 0.6, 0.1, 1, 0.8, 7)),
+    record("collisions", "same image", 2, (0.5, 0.5, 0.5, 0.5, 1, 1, 1.0)),
+    record("collisions", "same image", 2, (0.1, 0.1, 0.1, 0.1, 1, 0.8, 3.0), 300, "b"),
+]
+
+
+def test_means_are_of_features_and_rows_in_order() -> None:
+    members, collisions = BENCH.summarize(RECORDS)
+    assert [(row.dimension, row.variant, row.neighbours) for row in members] == [
+        *((2, "with members", 50), (2, "with members", 5)),
+        *((16, "with members", 50), (16, "with members", 5)),
+        *((16, "without members", 50), (16, "without members", 5)),
+    ]
+    assert (members[0].success, members[0].features) == pytest.approx((0.6, 400))
+    assert members[0].theirs is None
+    assert (members[4].success, members[4].theirs) == (0.5, 0.8727)
+    assert [(row.dimension, row.variant) for row in collisions] == [
+        *((2, "same image"), (16, "same image"), (16, "other images"))
+    ]
+    first, second, third = collisions
+    assert (first.met, first.meeting, first.clear_by_05, first.features) == pytest.approx((0.2, 2.5, 0.85, 400))
+    assert (second.all_found, second.no_collision, second.no_collision_if_found) == pytest.approx((0.2, 0.6, 0.5))
+    assert (third.no_collision_if_found, third.theirs) == (None, 0.7303)
+
+
+def test_the_papers_numbers_stand_beside_ours() -> None:
+    members, collisions = BENCH.summarize(RECORDS)
+    headings, cells = headings_and_cells(member_columns(members), member_lines(members))
+    assert headings == ["m", "neighbours", "N = 50", "N = 5"]
+    assert cells == [
+        ("2", "with members", "60.0", "100.0"),
+        ("16", "paper", "87.3", "94.4"),
+        ("16", "with members", "60.0", "100.0"),
+        ("16", "without members", "50.0", "70.0"),
+    ]
+    headings, cells = headings_and_cells(COLLISION_COLUMNS, collisions)
+    assert headings[-1] == "paper"
+    assert cells[1] == ("16", "same image", "7.00", "90.0", "20.0", "60.0", "50.0", "100.0", "80.0", "73.0")
+    assert cells[2][6] == ""
+    assert {len(line) for line in cells} == {len(headings)}
+
+
+def test_markdown_says_what_the_paper_leaves_open() -> None:
+    text = BENCH.markdown(RECORDS)
+    assert "2 photographs, 400 features (sift, at most 300 each), sub-hybrid lifting" in text
+    assert "a database of 16,384 entries, digest 0123" in text
+    assert "The paper does not say which it counts" in text
+    assert "does not define a collision" in text
+    tables = [line.count("|") for line in text.splitlines() if line.startswith("|")]
+    assert tables == [5] * 6 + [11] * 5
+    with pytest.raises(InputError, match="no record"):
+        BENCH.markdown([])
+
+
+def test_records_of_something_else() -> None:
+    one = RECORDS[0]
+    for wrong in (
+        replace(one, task="oracle"),
+        replace(one, parameters={}),
+        replace(one, parameters={**one.parameters, "variant": "same image"}),
+        replace(one, parameters={**one.parameters, "study": "guesses"}),
+    ):
+        with pytest.raises(InputError, match="not one of"):
+            BENCH.summarize([wrong])
+    for damaged in (
+        replace(one, value=1.0),
+        replace(one, value=(1.0,)),
+        replace(one, parameters={**one.parameters, "neighbours": 50}),
+        replace(RECORDS[-1], value=(1.0, 1.0)),
+    ):
+        with pytest.raises(InputError, match="damaged"):
+            BENCH.summarize([damaged])
+
+
+@pytest.mark.parametrize("records", [RECORDS, [*RECORDS[2:4], *RECORDS[6:]], [RECORDS[0], RECORDS[4]]])
+def test_a_picture_is_written(tmp_path: Path, records: list[Record]) -> None:
+    pytest.importorskip("matplotlib")
+    draw(BENCH.summarize(records), tmp_path / "curve.png", "a title")
+    assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
+    assert [path.name for path in tmp_path.iterdir()] == ["curve.png"]
+
+
+def test_nothing_to_draw(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("matplotlib")
+    with pytest.raises(InputError, match="no result"):
+        draw(Rows([], []), tmp_path / "curve.png")
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(MissingExtraError, match="plots"):
+        draw(BENCH.summarize(RECORDS), tmp_path / "curve.png")
+    assert not list(tmp_path.iterdir())

@@ -56,8 +56,6 @@ def markdown_of(name: str) -> Callable[[Sequence[Record]], str]:
 
 
 OLD = {
-    "oracle": "oracle_markdown",
-    "assumptions": "assumptions_markdown",
     "attacks": "attacks_markdown",
     "localization": "localization_markdown",
 }

@@ -12,8 +12,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from featveil import lab
-from featveil.cli import assumptions as assumed
-from featveil.cli import attacks, localization, oracle
+from featveil.cli import attacks, localization
 from featveil.cli.console import Json, progress, show, stderr
 from featveil.cli.options import command
 
@@ -102,7 +101,5 @@ def bench() -> None:
     """Measure how well private features match, and how fast."""
 
 
-app.command()(oracle.oracle)
-app.command()(assumed.assumptions)
 app.command()(attacks.attacks)
 app.command()(localization.localization)

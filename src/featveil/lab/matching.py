@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from featveil.audit.releases import Scheme
 from featveil.core import Flats, Points
 from featveil.core.options import argument, option
-from featveil.core.records import Parameter, Record
+from featveil.core.records import Record
 from featveil.core.seeding import image_generator
 from featveil.datasets import HPatches, ImagePair, load_hpatches
 from featveil.defenses import Lifting
@@ -37,7 +37,7 @@ from featveil.lab.bench import (
     screen_table,
     seed_option,
 )
-from featveil.lab.scenes import RAW, STRATEGIES_WITHOUT_LABELS, Images, Settings, lifted
+from featveil.lab.scenes import RAW, STRATEGIES_WITHOUT_LABELS, Images, Settings, lifted, lifting_parameters
 from featveil.matching import NearestMatcher
 from featveil.metrics import THRESHOLDS, matching_accuracy, mean_matching_accuracy, transfer_errors
 from featveil.plotting.figures import LEVELS, MARKERS, blank_figure, quiet, shades, write_figure
@@ -94,23 +94,11 @@ def _cases(dataset: HPatches, schemes: Sequence[Scheme], settings: Settings) -> 
     for scene in dataset.scenes:
         images = Images(scene, settings)
         for scheme in schemes:
-            sent, about = _Sent(images, scheme), _parameters(scheme)
+            sent, about = _Sent(images, scheme), lifting_parameters(scheme)
             distances = DISTANCES if isinstance(scheme.defense, Lifting) else (BOTH_RAW,)
             for pair, distance in product(scene.pairs, distances):
                 stated = {"distance": distance, **images.describe(pair.number), **about}
                 yield Case(scheme.name, stated, Pair(sent, pair, distance))
-
-
-def _parameters(scheme: Scheme) -> dict[str, Parameter]:
-    """Strategy, dimension and, where one is drawn from, the digest of the database; or of the network."""
-    spec, network = scheme.defense.spec(), scheme.network
-    if network is not None:
-        about: dict[str, Parameter] = {"lambda": network.lambda_, "network": network.digest[:16]}
-        return {"strategy": scheme.name, "dimension": 0, **about}
-    if not isinstance(scheme.defense, Lifting):
-        return {"strategy": "raw", "dimension": 0}
-    stated: dict[str, Parameter] = {"strategy": spec["strategy"], "dimension": spec["dimension"]}
-    return stated | ({"database": str(spec["database"])[:16]} if spec["database"] else {})
 
 
 class _Sent:

@@ -222,6 +222,18 @@ def lifted(kind: str, dimensions: Iterable[int], strategies: Iterable[str] = ("s
     return [Scheme(f"{strategy}-{m}", Lifting(strategy, m).for_kind(kind)) for strategy, m in wanted]
 
 
+def lifting_parameters(scheme: Scheme) -> dict[str, Parameter]:
+    """Strategy, dimension and, where one is drawn from, the digest of the database; or of the network."""
+    spec, network = scheme.defense.spec(), scheme.network
+    if network is not None:
+        about: dict[str, Parameter] = {"lambda": network.lambda_, "network": network.digest[:16]}
+        return {"strategy": scheme.name, "dimension": 0, **about}
+    if not isinstance(scheme.defense, Lifting):
+        return {"strategy": "raw", "dimension": 0}
+    stated: dict[str, Parameter] = {"strategy": spec["strategy"], "dimension": spec["dimension"]}
+    return stated | ({"database": str(spec["database"])[:16]} if spec["database"] else {})
+
+
 def check_strategy(strategy: str) -> None:
     """Raise InputError for a strategy that needs attribute labels."""
     if strategy in STRATEGIES and strategy not in STRATEGIES_WITHOUT_LABELS:
