@@ -23,9 +23,10 @@ from featveil.core import InputError, Points, Subspaces, WordSets
 from featveil.core.records import Record
 from featveil.databases import ConcealedDatabase, builtin
 from featveil.defenses import Concealer, Lifting, Subset, privatize
-from featveil.lab.attack_report import attacks_markdown, summarize_attacks
-from featveil.lab.attacks import Settings as StudySettings
-from featveil.lab.attacks import Study, make_schemes, run
+from featveil.lab.attacks import BENCH, Attempt, Faced, make_schemes
+from featveil.lab.attacks import study as study_of
+from featveil.lab.bench import Study
+from featveil.lab.scenes import Settings as FeatureSettings
 from featveil.metrics.leakage import METRIC
 from featveil.pipelines.scoring import run_attack
 from networks import random_network, write_network
@@ -131,10 +132,10 @@ def test_the_report_tells_what_it_is() -> None:
     assert f"concealer-1-{DIGEST} " in audit_markdown(list(records()))
 
 
-def study(names: tuple[str, ...], schemes: list[Scheme]) -> Study:
+def study(names: tuple[str, ...], schemes: list[Scheme]) -> Study[Attempt]:
     victims = [Victim("0", picture(0, count=30), picture(1, count=30))]
-    settings = StudySettings(max_features=30, sample=6)
-    return Study("drawn", victims, schemes, make_trials(names), own_database(near_victim=False), settings)
+    faced = Faced(victims, schemes, make_trials(names), own_database(near_victim=False))
+    return study_of("drawn", faced, FeatureSettings(max_features=30), 6)
 
 
 def test_bench_attacks_has_concealers_and_what_follows() -> None:
@@ -142,16 +143,18 @@ def test_bench_attacks_has_concealers_and_what_follows() -> None:
     assert [scheme.name for scheme in schemes] == [
         *("identity", "random-2", "subset-8-1", "concealer-1", "concealer-1-random-2", "concealer-1-subset-8-1")
     ]
-    found = list(run(study(("chance", "read", "unconceal", "mean", "overlap", "posterior-overlap"), schemes[3:])))
+    found = list(
+        BENCH.measured(study(("chance", "read", "unconceal", "mean", "overlap", "posterior-overlap"), schemes[3:]))
+    )
     assert {(record.scheme, record.attack) for record in found} == {
         *(("concealer-1", name) for name in ("chance", "read", "unconceal")),
         *(("concealer-1-random-2", name) for name in ("chance", "mean", "unconceal")),
         ("concealer-1-subset-8-1", "chance"),
     }
-    rows = {(row.scheme, row.attack): row for row in summarize_attacks(found)}
+    rows = {(row.scheme, row.attack): row for row in BENCH.summarize(found)}
     assert rows["concealer-1", "unconceal"].released_near == 1
     assert rows["concealer-1", "read"].released_near is None
-    assert "## concealer: of the concealed descriptor" in attacks_markdown(found)
+    assert "## concealer: of the concealed descriptor" in BENCH.markdown(found)
 
 
 def test_what_adversaries_of_a_concealer_are_given() -> None:

@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from featveil import lab
-from featveil.cli import attacks, localization
+from featveil.cli import localization
 from featveil.cli.console import Json, progress, show, stderr
 from featveil.cli.options import command
 
@@ -101,5 +101,4 @@ def bench() -> None:
     """Measure how well private features match, and how fast."""
 
 
-app.command()(attacks.attacks)
 app.command()(localization.localization)

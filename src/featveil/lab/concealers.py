@@ -20,7 +20,7 @@ from featveil.extractors import PatchDescriber, make_describer, make_extractor
 from featveil.formats.network_files import load_network
 from featveil.lab import inversion, matching, patches, scenes
 from featveil.lab.bench import CURVE, HPATCHES, Bench, Progress, Study, out_option, seed_option
-from featveil.lab.concealers_report import concealer_text, draw, draw_matching, facts, rows_of, screen
+from featveil.lab.concealers_report import ConcealerResults, concealer_text, draw, draw_matching, facts, rows_of, screen
 from featveil.lab.inversion_photos import ALL, Photograph, find_photographs, read_photographs
 from featveil.pipelines.invert import load_painter
 
@@ -152,7 +152,7 @@ def described_by(photographs: Sequence[Photograph], settings: scenes.Settings) -
     return [replace(one, features=extractor.extract(one.image)) for one in photographs]
 
 
-BENCH = Bench(
+BENCH = Bench[Options, Any, ConcealerResults](
     "concealers",
     concealers,
     tasks=("patches", "matching", "inversion"),
