@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from featveil import lab
-from featveil.cli import localization, runtime
+from featveil.cli import localization
 from featveil.cli.console import Json, progress, show, stderr
 from featveil.cli.options import command
 
@@ -82,17 +82,13 @@ def _listed() -> dict[tuple[str, ...], tuple[str, str]]:
     benches: dict[tuple[str, ...], tuple[str, str]] = {}
     for module in pkgutil.iter_modules(lab.__path__):
         source = (Path(lab.__path__[0]) / f"{module.name}.py").read_text(encoding="utf-8")
-        if "\nBENCH" not in source:
+        if "\nBENCH = " not in source:
             continue
         tree = ast.parse(source)
         texts = {node.name: ast.get_docstring(node) or "" for node in tree.body if isinstance(node, ast.FunctionDef)}
         for node in tree.body:
             match node:
-                case ast.Assign(
-                    [ast.Name("BENCH")], ast.Call(args=[ast.Constant(str() as name), ast.Name(function)])
-                ) | ast.AnnAssign(
-                    ast.Name("BENCH"), value=ast.Call(args=[ast.Constant(str() as name), ast.Name(function)])
-                ):
+                case ast.Assign([ast.Name("BENCH")], ast.Call(args=[ast.Constant(str() as name), ast.Name(function)])):
                     benches[tuple(name.split())] = module.name, texts[function]
     return benches
 
@@ -106,4 +102,3 @@ def bench() -> None:
 
 
 app.command()(localization.localization)
-app.command()(runtime.runtime)

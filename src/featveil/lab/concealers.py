@@ -152,7 +152,7 @@ def described_by(photographs: Sequence[Photograph], settings: scenes.Settings) -
     return [replace(one, features=extractor.extract(one.image)) for one in photographs]
 
 
-BENCH: Bench[Options, Any, ConcealerResults] = Bench(
+BENCH = Bench[Options, Any, ConcealerResults](
     "concealers",
     concealers,
     tasks=("patches", "matching", "inversion"),

@@ -1,11 +1,4 @@
-"""The papers' numbers, which tables and figures show beside ours, under the names used here."""
-
-# Pittaluga and Zhuang 2023, tables S2 and S3: by dimension, and in S2 by the number of neighbours.
-MEMBERS_NEAR = {
-    4: {50: 0.9389, 20: 0.9560, 10: 0.9661, 5: 0.9746},
-    16: {50: 0.8727, 20: 0.9054, 10: 0.9273, 5: 0.9438},
-}
-NO_COLLISION = {2: 0.9742, 4: 0.9430, 8: 0.8546, 16: 0.7303}
+"""The papers' numbers, which tables show beside ours, under the names used here."""
 
 Figures = tuple[float, float, float]  # MAE, SSIM and PSNR
 
@@ -88,3 +81,10 @@ Compare orders and drops, not digits. Of their figures 5 and 8 the text says: fo
 than 4 points while 1 - SSIM gains 30; for SIFT mAP rises for every lambda, because utility training improves it;
 matching at lambda 2.5 stays near raw HardNet, is above raw SIFT, and above sub-hybrid lifting of dimension 2.
 """
+
+# Pittaluga and Zhuang 2023, tables S2 and S3: by dimension, and in S2 by the number of neighbours.
+MEMBERS_NEAR = {
+    4: {50: 0.9389, 20: 0.9560, 10: 0.9661, 5: 0.9746},
+    16: {50: 0.8727, 20: 0.9054, 10: 0.9273, 5: 0.9438},
+}
+NO_COLLISION = {2: 0.9742, 4: 0.9430, 8: 0.8546, 16: 0.7303}

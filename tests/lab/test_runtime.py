@@ -1,4 +1,4 @@
-"""Distances from encrypted descriptors, and featveil bench runtime --encryption."""
+"""How long matching takes: distances from encrypted descriptors, and featveil bench runtime --encryption."""
 
 import json
 import sys
@@ -11,8 +11,8 @@ from typer.testing import CliRunner, Result
 from featveil.cli.bench import app
 from featveil.core import InputError, MissingExtraError, Points
 from featveil.core.arrays import Float64
-from featveil.lab import encryption
-from featveil.lab.encryption import Cipher, Comparison, Exchange, compare
+from featveil.lab import runtime
+from featveil.lab.runtime import Cipher, Comparison, Exchange, compare
 
 
 def invoke(*arguments: object) -> Result:
@@ -62,7 +62,7 @@ class _SteadyClock:
 
 @pytest.mark.usefixtures("tenseal")
 def test_what_was_measured_is_scaled_to_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encryption, "Clock", _SteadyClock)
+    monkeypatch.setattr(runtime, "Clock", _SteadyClock)
     rows = list(compare(points(10, 8, 0), points(80, 8, 1), ()))
     assert [(row.method, row.queries, row.database, row.scaled_from) for row in rows] == [
         ("point-to-point", 1, 80, ""),
@@ -101,8 +101,8 @@ def test_more_than_a_ciphertext_holds_is_refused() -> None:
 
 @pytest.mark.usefixtures("tenseal")
 def test_the_command_compares_every_method(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encryption, "_QUERIES", 1)
-    monkeypatch.setattr(encryption, "_VECTORS", 3)
+    monkeypatch.setattr(runtime, "_QUERIES", 1)
+    monkeypatch.setattr(runtime, "_VECTORS", 3)
     result = invoke("--features", 6, "--dimensions", 2, "--repeat", 1, "--json")
     assert result.exit_code == 0, result.output
     answer = json.loads(result.stdout)
@@ -119,7 +119,7 @@ def test_the_command_compares_every_method(monkeypatch: pytest.MonkeyPatch) -> N
 def test_the_table_says_what_was_scaled(monkeypatch: pytest.MonkeyPatch) -> None:
     exchange = Exchange(1000, 0.4, 0.5, 16_790_000, 131_200_000, 6e-5)
     row = Comparison("encrypted, packed queries", 0, 1000, 1000, 12.7904, 1362.4, "20 vectors", exchange)
-    monkeypatch.setattr(encryption, "compare", lambda *_: iter([row]))
+    monkeypatch.setattr(runtime, "compare", lambda *_: iter([row]))
     lines = [line.split() for line in invoke("--features", 5).stdout.splitlines()]
     words = ["encrypted,", "packed", "queries", "1000", "x", "1000", "12,800", "1,360", "20", "vectors"]
     assert words in lines
@@ -134,3 +134,23 @@ def test_without_tenseal_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> 
     assert result.stdout == ""
     with pytest.raises(MissingExtraError, match="tenseal"):
         Cipher()
+
+
+def test_tables_of_what_was_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    class KeysOnly:
+        key_bytes = 12_345_678
+
+    exchange = Exchange(1, 0.5, 0.25, 1_234_567, 7_654_321, 1.2e-5)
+    comparisons = [
+        Comparison("point-to-point", 0, 1, 20, 0.00123, 1.0),
+        Comparison("encrypted, dot products", 0, 1, 20, 123.456, 54321.0, "5 x 20", exchange),
+    ]
+    monkeypatch.setattr(runtime, "Cipher", KeysOnly)
+    monkeypatch.setattr(runtime, "compare", lambda *given: iter(comparisons))
+    lines = [" ".join(line.split()) for line in invoke("--features", 20).stdout.splitlines()]
+    assert "point-to-point 1 x 20 1.23 1.00" in lines
+    assert "encrypted, dot products 1 x 20 123,000 54,300 5 x 20" in lines
+    assert "dot products 1 500 250 1.23 7.65 1e-05" in lines
+    assert any("12.3 MB" in line for line in lines)
+    shown = json.loads(invoke("--features", 20, "--json").stdout)
+    assert shown["key_bytes"] == 12_345_678 and shown["comparisons"][1]["exchange"]["queries"] == 1
