@@ -21,7 +21,7 @@ from featveil.extractors import extract
 from featveil.geometry.colmap import pycolmap, to_colmap
 from featveil.geometry.two_view import OF_CANDIDATES, ransac_options
 from featveil.matching import match
-from featveil.pipelines.map_building import supported
+from featveil.pipelines.map_parts.map_building import supported
 
 SCHEMES = ((2000, inf, 1), (2000, 10.0, 4), (4000, 10.0, 4), (2000, 10.0, 8))  # features, epsilon, words
 

@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from featveil.formats.veil import load, save
     from featveil.matching import NearestMatcher, WordMatcher, match
     from featveil.pipelines.direct import attack, invert, leakage, public_knowledge
-    from featveil.pipelines.localizer import LocalizeOptions, Localizer
-    from featveil.pipelines.map_building import MapOptions, build_map
+    from featveil.pipelines.map_parts.localizer import LocalizeOptions, Localizer
+    from featveil.pipelines.map_parts.map_building import MapOptions, build_map
     from featveil.registry import register
     from featveil.stores.ledger import Ledger
     from featveil.stores.pool import Pool
@@ -130,9 +130,9 @@ _HOMES = {
     "Knowledge": "featveil.attacks.knowledge",
     "Ledger": "featveil.stores.ledger",
     "Lifting": "featveil.defenses",
-    "LocalizeOptions": "featveil.pipelines.localizer",
-    "Localizer": "featveil.pipelines.localizer",
-    "MapOptions": "featveil.pipelines.map_building",
+    "LocalizeOptions": "featveil.pipelines.map_parts.localizer",
+    "Localizer": "featveil.pipelines.map_parts.localizer",
+    "MapOptions": "featveil.pipelines.map_parts.map_building",
     "Metric": "featveil.defenses",
     "Naive": "featveil.defenses",
     "NearestMatcher": "featveil.matching",
@@ -141,7 +141,7 @@ _HOMES = {
     "TemplateStore": "featveil.stores.templates",
     "WordMatcher": "featveil.matching",
     "attack": "featveil.pipelines.direct",
-    "build_map": "featveil.pipelines.map_building",
+    "build_map": "featveil.pipelines.map_parts.map_building",
     "builtin": "featveil.databases",
     "builtin_concealer": "featveil.defenses",
     "extract": "featveil.extractors",

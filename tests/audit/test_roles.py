@@ -8,9 +8,9 @@ import cv2
 import numpy as np
 import pytest
 
-from featveil.audit.releases import Devices, Scheme, Victim
 from featveil.audit.request import Attacker, Request, Settings, Source, grid, with_identity
 from featveil.audit.roles import bundled, prepare
+from featveil.audit.schemes import Devices, Scheme, Victim
 from featveil.audit.victims import Dataset, descriptors_of, find_photographs
 from featveil.core import DatasetError, Features, InputError
 from featveil.core.arrays import Float32

@@ -14,13 +14,13 @@ from featveil.demo.room import MappedRoom, map_room
 
 @pytest.fixture(autouse=True)
 def fewer_features(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("featveil.demo.board._FEATURES", 300)
+    monkeypatch.setattr("featveil.demo.two_views._FEATURES", 300)
     monkeypatch.setattr("featveil.demo.demo.DIMENSIONS", (4,))
-    monkeypatch.setattr("featveil.demo.board._SAMPLE", 5)
+    monkeypatch.setattr("featveil.demo.two_views._SAMPLE", 5)
     monkeypatch.setattr("featveil.demo.astronaut.STRATEGIES", ("hybrid",))
     monkeypatch.setattr("featveil.demo.room.map_room", without_pycolmap)
     quick = partial(Unconceal, examples=1024, features=64, steps=2)
-    monkeypatch.setattr("featveil.demo.board.Unconceal", quick)
+    monkeypatch.setattr("featveil.demo.two_views.Unconceal", quick)
 
 
 def without_pycolmap() -> list[MappedRoom]:
@@ -28,8 +28,8 @@ def without_pycolmap() -> list[MappedRoom]:
 
 
 def test_page_and_release(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("featveil.demo.board._SAMPLE", 20)
-    monkeypatch.setattr("featveil.demo.board.Unconceal", partial(Unconceal, examples=4096, features=512, steps=20))
+    monkeypatch.setattr("featveil.demo.two_views._SAMPLE", 20)
+    monkeypatch.setattr("featveil.demo.two_views.Unconceal", partial(Unconceal, examples=4096, features=512, steps=20))
     result = run("demo", "--out", tmp_path / "out", "--json")
     assert result.exit_code == 0, result.output
     shown = json.loads(result.stdout)
@@ -87,7 +87,7 @@ def test_without_pycolmap_the_page_says_what_is_missing(run: Any, tmp_path: Path
 
 def test_a_redraw_is_owned_up_to(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     answers = iter([False, False, True, False])  # raw, private with raw, private with private twice
-    monkeypatch.setattr("featveil.demo.board.shared_part", lambda matches, agree: next(answers, False))
+    monkeypatch.setattr("featveil.demo.two_views.shared_part", lambda matches, agree: next(answers, False))
     result = run("demo", "--out", tmp_path / "out")
     assert "released again, 1 x" in result.stdout
     assert result.stdout.rstrip().endswith("index.html")
@@ -127,7 +127,7 @@ def test_a_demo_without_an_inverter_is_still_one(run: Any, tmp_path: Path, monke
     def none(kind: str) -> None:
         raise fv.InputError("there is no inverter")
 
-    monkeypatch.setattr("featveil.demo.board.raw_painter", none)
+    monkeypatch.setattr("featveil.demo.two_views.raw_painter", none)
     result = run("demo", "--out", tmp_path / "out", "--json")
     assert result.exit_code == 0 and json.loads(result.stdout)["views"] == []
     assert "was not painted: there is no inverter." in (tmp_path / "out/index.html").read_text(encoding="utf-8")

@@ -15,7 +15,7 @@ from featveil.formats import hloc, private_hloc
 from featveil.geometry.absolute_pose import Localized
 from featveil.geometry.sfm import triangulate
 from featveil.metrics import pose_errors
-from featveil.pipelines.localizer import Localizer
+from featveil.pipelines.map_parts.localizer import Localizer
 from hloc_lists import read_poses, write_pairs
 from rooms import STEADY, Room, RoomFiles
 

@@ -36,7 +36,7 @@ def content(folder: Path) -> set[str]:
 
 def stop_at(monkeypatch: pytest.MonkeyPatch, call: int) -> None:
     """Ctrl-C when pair number `call`, from 1, is matched."""
-    Watched(monkeypatch, "featveil.pipelines.map_building.match", match, call)
+    Watched(monkeypatch, "featveil.pipelines.map_parts.map_building.match", match, call)
 
 
 def check_cameras(room: Room, out: Path, metres: float, degrees: float) -> None:

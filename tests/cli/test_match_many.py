@@ -134,7 +134,7 @@ def test_ctrl_c_in_the_middle(
     run: Any, ran: Any, files: RoomFiles, pairs: Path, tmp_path: Path, ending: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whole batches are there, nothing else, and the same command does the rest."""
-    monkeypatch.setattr("featveil.pipelines.match_many._BATCH", 2)
+    monkeypatch.setattr("featveil.pipelines.match_parts.match_many._BATCH", 2)
     out = tmp_path / f"m.{ending}"
     command = ("match", files.lifted, files.lifted, pairs, "--out", out)
     with monkeypatch.context() as interrupted:

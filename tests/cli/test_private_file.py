@@ -166,7 +166,7 @@ def test_failures_are_left_out(run: Any, tmp_path: Path, out: Path) -> None:
 def test_a_budget_that_ends_in_the_middle(
     run: Any, colmap: Path, out: Path, ledger: fv.Ledger, monkeypatch: pytest.MonkeyPatch, batch: int
 ) -> None:
-    monkeypatch.setattr("featveil.pipelines.outputs._BATCH", batch)
+    monkeypatch.setattr("featveil.pipelines.privatize_parts.outputs._BATCH", batch)
     result = run("privatize", colmap, "--out", out, *SOUND, *account(ledger), "--json")
     assert result.exit_code == 1, result.output
     shown = json.loads(result.stdout)
@@ -212,7 +212,7 @@ def test_ctrl_c_keeps_what_was_made(
     run: Any, colmap: Path, out: Path, ledger: fv.Ledger, monkeypatch: pytest.MonkeyPatch, batch: int, call: int
 ) -> None:
     """All that was charged is in the file, nothing else is beside it, and --resume does the rest."""
-    monkeypatch.setattr("featveil.pipelines.outputs._BATCH", batch)
+    monkeypatch.setattr("featveil.pipelines.privatize_parts.outputs._BATCH", batch)
     ledger.set_budget("ann", 99 * N)
     command = ("privatize", colmap, "--out", out, *SOUND, *account(ledger))
     with monkeypatch.context() as interrupted:

@@ -17,7 +17,7 @@ from featveil import registry
 from featveil.cli import privatize as command
 from featveil.core.options import option
 from featveil.formats import hloc
-from featveil.pipelines.outputs import targets
+from featveil.pipelines.privatize_parts.outputs import targets
 
 
 @pytest.fixture

@@ -10,10 +10,10 @@ import pytest
 
 from featveil.core import Guarantee, Keypoints, PrivateFeatures, Subspaces
 from featveil.demo.astronaut import FaceCopy, FaceDemo, FaceGuess
-from featveil.demo.board import Concealed, Count, LeakRow, Row, View, WordRow, Words
 from featveil.demo.demo import Run
 from featveil.demo.demo_page import leak_headline, render
 from featveil.demo.room import MapRow, RoomMaps
+from featveil.demo.two_views import Concealed, Count, LeakRow, Row, View, WordRow, Words
 from featveil.metrics import Leakage
 from featveil.metrics.reconstruction import Reconstruction
 

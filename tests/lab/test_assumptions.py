@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from featveil.audit.releases import Scheme
+from featveil.audit.schemes import Scheme
 from featveil.core import Features, InputError, MissingExtraError, Points
 from featveil.core.records import Parameter, Record, append_records, read_records
 from featveil.databases import Database, builtin, save_database

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from featveil.attacks import ATTACKS, Guess, Knowledge
-from featveil.audit.releases import Victim
+from featveil.audit.schemes import Victim
 from featveil.audit.trials import Trial, make_trials
 from featveil.core import InputError, PrivateFeatures, Subspaces
 from featveil.core.records import Parameter, Record, read_records

@@ -15,7 +15,7 @@ from featveil.datasets import RenderedScene
 from featveil.geometry.absolute_pose import Localized
 from featveil.geometry.models import empty_model
 from featveil.geometry.two_view import Verified
-from featveil.pipelines.map_building import BuiltMap
+from featveil.pipelines.map_parts.map_building import BuiltMap
 from networks import write_network
 from posed_scenes import write_strecha
 from rooms import Room

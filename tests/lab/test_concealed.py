@@ -12,10 +12,10 @@ from featveil.audit.audit_tables import audit_markdown
 from featveil.audit.file import read_audit_file
 from featveil.audit.measuring import Audit, Measuring
 from featveil.audit.page import audit_page
-from featveil.audit.releases import Releases, Scheme, Victim, concealed_schemes
 from featveil.audit.request import Request, Settings, default_schemes, grid, with_identity
 from featveil.audit.roles import prepare
 from featveil.audit.rows import summarize_audit
+from featveil.audit.schemes import Releases, Scheme, Victim, concealed_schemes
 from featveil.audit.trials import Trial, make_trials
 from featveil.core import InputError, Points, Subspaces, WordSets
 from featveil.core.records import Record

@@ -9,7 +9,7 @@ import cv2
 import numpy as np
 import pytest
 
-from featveil.audit.releases import Scheme
+from featveil.audit.schemes import Scheme
 from featveil.core import ConcealingNetwork, InputError, MissingExtraError
 from featveil.core.records import Parameter, Record, append_records, read_records
 from featveil.datasets import HPatches, load_hpatches

@@ -6,7 +6,7 @@ import cv2
 import numpy as np
 import pytest
 
-from featveil.audit.releases import Scheme
+from featveil.audit.schemes import Scheme
 from featveil.core import Features, InputError, PrivateFeatures, Subspaces, WordSets
 from featveil.core.arrays import Float32
 from featveil.databases import Database, builtin

@@ -11,7 +11,7 @@ from featveil.pipelines.extract import ExtractRequest, extract_files
 from featveil.pipelines.localize import LocalizeRequest, localize_files
 from featveil.pipelines.map import MapRequest, map_files
 from featveil.pipelines.match import MatchRequest, match_files
-from featveil.pipelines.match_many import match_many
+from featveil.pipelines.match_parts.match_many import match_many
 from featveil.pipelines.privatize import PrivatizeRequest, privatize_files
 from featveil.registry import defense_options
 from rooms import Room, RoomFiles, write_files

@@ -15,9 +15,9 @@ from featveil.formats import hloc
 from featveil.geometry.absolute_pose import Localized, PoseSearch
 from featveil.matching import MatchOptions, as_words
 from featveil.metrics import align_poses, pose_errors
-from featveil.pipelines import localizer as localizing
-from featveil.pipelines.localizer import LocalizeOptions, Localizer
-from featveil.pipelines.map_building import Read
+from featveil.pipelines.map_parts import localizer as localizing
+from featveil.pipelines.map_parts.localizer import LocalizeOptions, Localizer
+from featveil.pipelines.map_parts.map_building import Read
 from rooms import Room
 
 HOW = LocalizeOptions(search=PoseSearch(seed=0))

@@ -16,8 +16,15 @@ from featveil.geometry.match_database import Pair, matched_pairs, stored_images
 from featveil.geometry.models import read_model
 from featveil.geometry.two_view import OF_CANDIDATES, Verification, Verified
 from featveil.matching import MatchOptions, as_words, match
-from featveil.pipelines import map_building
-from featveil.pipelines.map_building import DATABASE, MapOptions, all_pairs, build_map, match_and_verify, supported
+from featveil.pipelines.map_parts import map_building
+from featveil.pipelines.map_parts.map_building import (
+    DATABASE,
+    MapOptions,
+    all_pairs,
+    build_map,
+    match_and_verify,
+    supported,
+)
 from interruptions import Watched
 from rooms import STEADY, Room
 
@@ -28,7 +35,7 @@ def watched(
     monkeypatch: pytest.MonkeyPatch, stop_at: int = 0, error: type[BaseException] = KeyboardInterrupt
 ) -> Watched:
     """Counts the pairs that are matched."""
-    return Watched(monkeypatch, "featveil.pipelines.map_building.match", match, stop_at, error)
+    return Watched(monkeypatch, "featveil.pipelines.map_parts.map_building.match", match, stop_at, error)
 
 
 def built(room: Room, out: Path, names: Sequence[str] | None = None) -> map_building.BuiltMap:

@@ -17,11 +17,11 @@ from featveil.formats.veil import save
 from featveil.pipelines.adversary import AdversaryFiles
 from featveil.pipelines.attack import AttackRequest, attack, keeps
 from featveil.pipelines.build_database import DatabaseRequest, build_database
+from featveil.pipelines.build_patches import PatchesRequest, build_patches
 from featveil.pipelines.face import EnrollRequest, FaceChoice, IdentifyRequest, StoreRequest, create_store, enroll
 from featveil.pipelines.face import identify as identify_face
 from featveil.pipelines.fill_pool import PoolAddition, PoolRequest, add_to_pool, create_pool
 from featveil.pipelines.invert import InvertRequest, invert
-from featveil.pipelines.patches import PatchesRequest, build_patches
 from featveil.pipelines.subset import SubsetAuditRequest, SubsetPlanRequest, audit_sampler, plan_subset
 
 LIGHT = ("adversary", "attack", "build_database", "face", "fill_pool", "invert", "patches", "sources", "subset")

@@ -18,8 +18,8 @@ from featveil.extractors import extract
 from featveil.geometry.absolute_pose import PoseSearch
 from featveil.geometry.sfm import triangulate
 from featveil.metrics import align_poses, pose_errors
-from featveil.pipelines.localizer import LocalizeOptions, Localizer
-from featveil.pipelines.map_building import DATABASE, BuiltMap, MapOptions, build_map
+from featveil.pipelines.map_parts.localizer import LocalizeOptions, Localizer
+from featveil.pipelines.map_parts.map_building import DATABASE, BuiltMap, MapOptions, build_map
 from rooms import STEADY
 
 DEFENSES: dict[str, Defense | None] = {

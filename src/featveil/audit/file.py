@@ -17,7 +17,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from featveil.audit.releases import Scheme
 from featveil.audit.request import (
     IMAGES,
     Attacker,
@@ -31,6 +30,7 @@ from featveil.audit.request import (
     grid,
     with_identity,
 )
+from featveil.audit.schemes import Scheme
 from featveil.core import InputError
 from featveil.registry import ATTACKS
 

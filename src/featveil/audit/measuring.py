@@ -22,9 +22,9 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from featveil.attacks import Guess, attack, check_applies
-from featveil.audit.releases import Devices, Releases, Scheme, Victim
 from featveil.audit.request import Settings
 from featveil.audit.rows import SIDES, SKIPPED, TASK, UTILITY, stated_guarantee
+from featveil.audit.schemes import Devices, Releases, Scheme, Victim
 from featveil.audit.trials import Trial
 from featveil.audit.victims import Dataset
 from featveil.core import (

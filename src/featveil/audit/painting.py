@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from featveil.attacks import Chance, Read
 from featveil.audit.measuring import Audit, Measuring, Subject, Unit, measure_units, one_thread
-from featveil.audit.releases import Scheme, Victim
 from featveil.audit.rows import PHOTOGRAPH, PICTURES_TASK, SKIPPED, UNSCORED
+from featveil.audit.schemes import Scheme, Victim
 from featveil.audit.trials import Trial
 from featveil.core import FeatveilError, InputError, MissingExtraError
 from featveil.core.files import make_folder, replacing

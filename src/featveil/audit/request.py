@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from featveil.attacks import Attack
-from featveil.audit.releases import Scheme
+from featveil.audit.schemes import Scheme
 from featveil.core import Defense, InputError
 from featveil.core.options import parameters_of
 from featveil.core.records import Parameter

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from featveil.audit.measuring import Audit
-from featveil.audit.releases import Devices
 from featveil.audit.request import Request
+from featveil.audit.schemes import Devices
 from featveil.audit.trials import trials_of
 from featveil.audit.victims import check_apart, descriptors_of, drawn_database, find_photographs, own_database
 from featveil.core.arrays import Float32

@@ -14,8 +14,8 @@ from typing import TypeVar
 import cv2
 import numpy as np
 
-from featveil.audit.releases import Victim
 from featveil.audit.request import BUILT_IN, Settings, Source
+from featveil.audit.schemes import Victim
 from featveil.core import Features, FeatveilError, InputError
 from featveil.core.arrays import Float32, Float64
 from featveil.core.resuming import Report

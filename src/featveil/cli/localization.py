@@ -41,7 +41,7 @@ def localization(
 
     Example: featveil bench localization strecha/ --out results/ --epsilons 12,10 --iterations 10000,100000
     """
-    from featveil.audit.releases import concealed_schemes
+    from featveil.audit.schemes import concealed_schemes
     from featveil.databases import builtin, load_database
     from featveil.datasets import load_map_scenes
     from featveil.defenses import load_network

@@ -6,7 +6,7 @@ from typing import Any
 from featveil.cli.console import Json, number, progress, show
 from featveil.cli.options import command
 from featveil.pipelines.match import MatchRequest, MatchResult, Side, match_files
-from featveil.pipelines.match_many import MatchManyResult, match_many
+from featveil.pipelines.match_parts.match_many import MatchManyResult, match_many
 
 
 @command

@@ -6,7 +6,7 @@ import typer
 
 from featveil.cli.console import Json, progress, show
 from featveil.cli.options import command
-from featveil.pipelines.patches import PICTURE, PatchesRequest, build_patches
+from featveil.pipelines.build_patches import PICTURE, PatchesRequest, build_patches
 
 app = typer.Typer(no_args_is_help=True, help="Build sets of matching patches, to train and to measure descriptors.")
 

@@ -7,7 +7,7 @@ from featveil.cli.console import Json, number, progress
 from featveil.cli.extract import finish
 from featveil.cli.options import command
 from featveil.pipelines.privatize import PrivatizeRequest, privatize_files
-from featveil.pipelines.releases import THREATS, ReleaseSummary
+from featveil.pipelines.privatize_parts.releases import THREATS, ReleaseSummary
 from featveil.registry import defense_options
 
 if TYPE_CHECKING:

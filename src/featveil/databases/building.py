@@ -13,11 +13,11 @@ import numpy as np
 
 from featveil.core.errors import InputError
 from featveil.core.files import locked
+from featveil.databases.described_images import open_sources
 from featveil.databases.entries import Card, Database, Values
 from featveil.databases.kmeans import spherical_kmeans
 from featveil.databases.recipes import SPLITTING, Recipe
 from featveil.databases.sampling import DESCRIPTORS, MANIFEST, Tally, collect
-from featveil.databases.sources import open_sources
 
 Stages = Callable[[str, int, int], None]
 

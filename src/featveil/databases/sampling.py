@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from featveil.core.arrays import Float32
 from featveil.core.errors import FeatveilError, FormatError, InputError
 from featveil.core.files import replacing
+from featveil.databases.described_images import Item
 from featveil.databases.entries import QUANTIZED_KINDS, Values, has_direction, quantized
 from featveil.databases.recipes import SAMPLING, Recipe
-from featveil.databases.sources import Item
 
 DESCRIPTORS, MANIFEST = "descriptors.bin", "manifest.jsonl"
 

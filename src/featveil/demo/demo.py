@@ -11,7 +11,8 @@ from featveil.core import Features, FeatveilError, InputError, PrivateFeatures
 from featveil.core.files import check_folder, make_folder, replacing
 from featveil.datasets.board import views
 from featveil.demo.astronaut import FaceDemo, show_faces
-from featveil.demo.board import (
+from featveil.demo.room import RoomMaps, show_room
+from featveil.demo.two_views import (
     DIMENSIONS,
     SHOWN_DIMENSION,
     Concealed,
@@ -29,7 +30,6 @@ from featveil.demo.board import (
     name_words,
     read_side,
 )
-from featveil.demo.room import RoomMaps, show_room
 from featveil.formats.veil import encode
 from featveil.metrics import NEAR
 from featveil.metrics.reconstruction import Reconstruction

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from featveil.core.descriptors import as_flats
-from featveil.demo.board import LeakRow, Row
 from featveil.demo.demo import Run
+from featveil.demo.two_views import LeakRow, Row
 from featveil.metrics import CLOSE, NEAR
 from featveil.plotting.pages import render as fill
 from featveil.plotting.pictures import embedded

@@ -12,8 +12,8 @@ from featveil.extractors import extract
 from featveil.geometry.models import SparseModel
 from featveil.geometry.sfm import Mapping3D
 from featveil.metrics import align_poses, pose_errors
-from featveil.pipelines.localizer import Localizer
-from featveil.pipelines.map_building import MapOptions, build_map
+from featveil.pipelines.map_parts.localizer import Localizer
+from featveil.pipelines.map_parts.map_building import MapOptions, build_map
 from featveil.plotting.model_comparison import draw_models
 from featveil.plotting.pictures import Picture
 

@@ -21,7 +21,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from featveil.audit.releases import Scheme
+from featveil.audit.schemes import Scheme
 from featveil.audit.victims import own_database, read_victims
 from featveil.core import Features, InputError
 from featveil.core.arrays import Float64, Integers

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from rich.table import Table
 
-from featveil.audit.releases import Releases, Scheme, Victim, concealed_schemes
+from featveil.audit.schemes import Releases, Scheme, Victim, concealed_schemes
 from featveil.audit.trials import Trial, make_trials
 from featveil.audit.victims import check_apart, own_database, read_victims, second_view
 from featveil.core import ConcealingNetwork, InputError

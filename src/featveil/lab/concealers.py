@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from featveil.audit.releases import Scheme
+from featveil.audit.schemes import Scheme
 from featveil.audit.victims import own_database
 from featveil.core import ConcealingNetwork, InputError
 from featveil.core.options import argument, option

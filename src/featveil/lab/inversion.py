@@ -16,7 +16,7 @@ import numpy as np
 from rich.table import Table
 
 from featveil.attacks import ATTACKS, Chance, Guess, Knowledge, Read, attack
-from featveil.audit.releases import Releases, Scheme, Victim
+from featveil.audit.schemes import Releases, Scheme, Victim
 from featveil.audit.trials import Trial
 from featveil.audit.victims import check_apart, evenly, own_database
 from featveil.core import ConcealingNetwork, InputError, MissingExtraError, Points, PrivateFeatures

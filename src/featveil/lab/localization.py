@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import numpy as np
 
-from featveil.audit.releases import Scheme
+from featveil.audit.schemes import Scheme
 from featveil.core import Features, InputError, PrivateFeatures
 from featveil.core.records import Parameter, Record
 from featveil.core.resuming import Key, Plan, Report, resume, versions
@@ -27,8 +27,8 @@ from featveil.lab import scenes
 from featveil.lab.scenes import RAW, SceneReleases, lifted, quantised, subsets
 from featveil.matching import MatchOptions, as_words
 from featveil.metrics import pose_errors
-from featveil.pipelines.localizer import LocalizeOptions, Localizer
-from featveil.pipelines.map_building import DATABASE, MapOptions, match_and_verify
+from featveil.pipelines.map_parts.localizer import LocalizeOptions, Localizer
+from featveil.pipelines.map_parts.map_building import DATABASE, MapOptions, match_and_verify
 
 TASK = "localization"
 METRIC = "rotation and centre error"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
-from featveil.audit.releases import Scheme
+from featveil.audit.schemes import Scheme
 from featveil.core import InputError
 from featveil.core.options import argument, option
 from featveil.core.records import Parameter, Record
@@ -51,8 +51,8 @@ from featveil.lab.scenes import (
 )
 from featveil.matching import MatchOptions
 from featveil.metrics import align_poses, pose_errors
-from featveil.pipelines.map_building import MapOptions
-from featveil.pipelines.map_building import build_map as build
+from featveil.pipelines.map_parts.map_building import MapOptions
+from featveil.pipelines.map_parts.map_building import build_map as build
 from featveil.plotting.figures import LEVELS, blank_figure, quiet, write_figure
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import Any
 from rich.table import Table
 
 from featveil.attacks.oracle import OracleCurve, oracle_curve, usual_neighbours
-from featveil.audit.releases import Scheme
+from featveil.audit.schemes import Scheme
 from featveil.audit.victims import own_database, read_victims
 from featveil.core import Features, InputError, Subspaces
 from featveil.core.options import argument, option

@@ -10,7 +10,7 @@ from statistics import fmean
 
 import numpy as np
 
-from featveil.audit.releases import Scheme, concealed_schemes
+from featveil.audit.schemes import Scheme, concealed_schemes
 from featveil.core import Defense, Features, InputError, Keypoints, Matches, PrivateFeatures, WordSets
 from featveil.core.arrays import Float32, Integers
 from featveil.core.records import Parameter, Record

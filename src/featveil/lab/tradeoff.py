@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from featveil.audit.releases import Scheme
+from featveil.audit.schemes import Scheme
 from featveil.core import InputError, Matches, Points, WordSets
 from featveil.core.options import argument, option
 from featveil.core.records import Parameter, Record

@@ -18,7 +18,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from featveil.audit.releases import Scheme
+from featveil.audit.schemes import Scheme
 from featveil.core import Descriptors, InputError, Matches, Points, WordSets
 from featveil.core.options import argument, option
 from featveil.core.records import Parameter, Record

@@ -26,7 +26,7 @@ from featveil.metrics.matching_accuracy import (
     transfer_errors,
 )
 from featveil.metrics.patch_ranking import average_precision, false_positive_rate
-from featveil.metrics.poses import (
+from featveil.metrics.pose_errors import (
     POSE_THRESHOLDS,
     TIGHT_POSE_THRESHOLDS,
     find_similarity,
@@ -34,7 +34,7 @@ from featveil.metrics.poses import (
     pose_errors,
     shares_within,
 )
-from featveil.metrics.poses import align as align_poses
+from featveil.metrics.pose_errors import align as align_poses
 from featveil.metrics.truth import Truth, align
 
 __all__ = [

@@ -10,7 +10,7 @@ from featveil.core.errors import InputError
 from featveil.core.files import check_folder, make_folder
 from featveil.core.options import argument, option
 from featveil.core.resuming import Report, silent
-from featveil.pipelines.outputs import Work, targets
+from featveil.pipelines.privatize_parts.outputs import Work, targets
 from featveil.pipelines.sources import HDF5, extracted_by, named_images
 
 if TYPE_CHECKING:

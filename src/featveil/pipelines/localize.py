@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from featveil.formats.collections import Collection
     from featveil.geometry.absolute_pose import Localized
     from featveil.geometry.models import SparseModel
-    from featveil.pipelines.localizer import LocalizeOptions, Localizer
+    from featveil.pipelines.map_parts.localizer import LocalizeOptions, Localizer
 
 _FEW = 100  # map images that a query is matched with when nothing says which
 
@@ -88,7 +88,7 @@ def localize_files(request: LocalizeRequest, report: Report = silent) -> Localiz
     Raises InputError when queries and map cannot be compared, or nothing says which images of a large map to try.
     """
     from featveil.geometry.models import read_model
-    from featveil.pipelines.localizer import Localizer, beside
+    from featveil.pipelines.map_parts.localizer import Localizer, beside
 
     out, counts = request.out, request.out.with_name(f"{request.out.stem}_inliers.txt")
     inputs = (request.pairs, request.cameras, *_model_texts(request.model))
@@ -203,7 +203,7 @@ def _images(
 ) -> dict[str, list[str]]:
     """The images of the map that each query is matched with."""
     from featveil.formats.pairs import read_pairs
-    from featveil.pipelines.localizer import usable_images
+    from featveil.pipelines.map_parts.localizer import usable_images
 
     usable = usable_images(model, stored)
     names = {query.name for query in queries}
@@ -232,8 +232,8 @@ def _options(request: LocalizeRequest, queries: list[_Query], stored: "Collectio
     """How to match and search; RANSAC stops early where most matches are right, few candidates of words are."""
     from featveil.databases import load_database
     from featveil.geometry.absolute_pose import PoseSearch
-    from featveil.pipelines.localizer import LocalizeOptions
-    from featveil.pipelines.map_building import has_words
+    from featveil.pipelines.map_parts.localizer import LocalizeOptions
+    from featveil.pipelines.map_parts.map_building import has_words
 
     sides = {id(side): side for side in (stored, *(query.collection for query in queries)) if side is not None}
     samples = [side.read(side.names[0]) for side in sides.values()]

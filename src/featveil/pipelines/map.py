@@ -13,9 +13,9 @@ from featveil.core.errors import InputError
 from featveil.core.files import make_folder, replacing
 from featveil.core.options import argument, option
 from featveil.pipelines.extract import extract_to_hloc
-from featveil.pipelines.outputs import PrivateFile, Work, names_to_skip
 from featveil.pipelines.privatize import release
-from featveil.pipelines.releases import Released, Releases
+from featveil.pipelines.privatize_parts.outputs import PrivateFile, Work, names_to_skip
+from featveil.pipelines.privatize_parts.releases import Released, Releases
 from featveil.pipelines.sources import (
     FEATURES_OF_IMAGE,
     PRIVATE,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from featveil.core import Defense
     from featveil.formats.collections import Collection
     from featveil.geometry.models import SparseModel
-    from featveil.pipelines.map_building import BuiltMap, MapOptions
+    from featveil.pipelines.map_parts.map_building import BuiltMap, MapOptions
 
 StageReport = Callable[[str, int, int], None]  # what is done, how much of it, of how much
 
@@ -110,7 +110,7 @@ def map_files(request: MapRequest, options: Any, report: StageReport = silent) -
     from featveil.formats.pairs import read_pairs
     from featveil.geometry.colmap import pycolmap
     from featveil.geometry.models import read_model
-    from featveil.pipelines.map_building import build_map
+    from featveil.pipelines.map_parts.map_building import build_map
 
     pycolmap()
     cameras = KnownCameras(request.cameras)
@@ -281,7 +281,7 @@ def _map_options(request: MapRequest, options: Any, collection: "Collection", ex
     from featveil.core import WordSets
     from featveil.databases import load_database
     from featveil.geometry.sfm import Mapping3D
-    from featveil.pipelines.map_building import MapOptions
+    from featveil.pipelines.map_parts.map_building import MapOptions
 
     one = collection.read(collection.names[0])
     words = isinstance(one.descriptors, WordSets)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from featveil.core.errors import FeatveilError, InputError
 from featveil.core.options import argument, option
 from featveil.core.resuming import Report, silent
-from featveil.pipelines.outputs import Output, PrivateFile, VeilFiles, Work, names_to_skip
-from featveil.pipelines.releases import Released, Releases, ReleaseSummary
+from featveil.pipelines.privatize_parts.outputs import Output, PrivateFile, VeilFiles, Work, names_to_skip
+from featveil.pipelines.privatize_parts.releases import Released, Releases, ReleaseSummary
 from featveil.pipelines.sources import HDF5, Source, find_sources
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from featveil.geometry.map_images import guess_camera
 from featveil.geometry.models import SparseModel, read_model
 from featveil.matching import Kept, MatchOptions, as_words, conceal_raw, match
 from featveil.matching.dispatch import find_codebook
-from featveil.pipelines.map_building import AnyFeatures, Read, has_words, supported
+from featveil.pipelines.map_parts.map_building import AnyFeatures, Read, has_words, supported
 from featveil.pipelines.sources import PRIVATE, RAW
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 from featveil.core.errors import FeatveilError, InputError
 from featveil.core.files import check_folder, make_folder, replacing
 from featveil.core.resuming import Report
-from featveil.pipelines.releases import Releases
+from featveil.pipelines.privatize_parts.releases import Releases
 from featveil.pipelines.sources import HDF5, Source
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""What `match` is made of: the pairs of many images."""

@@ -1,0 +1,1 @@
+"""What `privatize` is made of: where releases go, and what is said of them."""
