@@ -61,5 +61,4 @@ OLD = {
     "face_protection": "protection_markdown",
     "face_verification": "verification_markdown",
     "inversion": "inversion_markdown",
-    "localization": "localization_markdown",
 }

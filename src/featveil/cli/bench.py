@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from featveil import lab
-from featveil.cli import concealer_bench, face_bench, inversion, localization, patch_bench, runtime
+from featveil.cli import concealer_bench, face_bench, inversion, patch_bench, runtime
 from featveil.cli.console import Json, progress, show, stderr
 from featveil.cli.options import command
 
@@ -102,7 +102,6 @@ def bench() -> None:
 
 
 app.command()(inversion.inversion)
-app.command()(localization.localization)
 app.command()(patch_bench.patches)
 app.command()(concealer_bench.concealers)
 app.command()(runtime.runtime)
