@@ -1,6 +1,5 @@
 """What all of featveil bench have in common that measure photographs: stopping, mistakes, help."""
 
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -8,7 +7,7 @@ from typer.testing import CliRunner, Result
 
 from featveil.cli.bench import app
 from featveil.core import InputError
-from featveil.core.records import read_records
+from featveil.core.records import Record, append_records, read_records
 from featveil.databases import Database, builtin, save_database
 from scenes import draw_equal_views
 
@@ -114,17 +113,16 @@ def test_ctrl_c_keeps_what_was_measured(
 ) -> None:
     settings, count = QUICK[command]
     arguments, path = f"{WHAT[command]} {settings} --out {tmp_path / 'o'}".format(**drawn), tmp_path / "o/records.jsonl"
-    task, left = import_module(f"featveil.lab.{command}"), [4]
-    real = task._record
+    left, append = [4], append_records
 
-    def stop_at_fifth(*given: object) -> object:
+    def stop_at_fifth(target: Path, records: list[Record]) -> None:
         left[0] -= 1
         if left[0] < 0:
             raise KeyboardInterrupt
-        return real(*given)
+        append(target, records)
 
     with monkeypatch.context() as patch:
-        patch.setattr(task, "_record", stop_at_fifth)
+        patch.setattr("featveil.core.resuming.append_records", stop_at_fifth)
         result = invoke(command, arguments)
     assert result.exit_code == 130, result.output
     assert "goes on from" in result.stderr

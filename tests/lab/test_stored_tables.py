@@ -49,15 +49,5 @@ def markdown_of(name: str) -> Callable[[Sequence[Record]], str]:
     if first in AUDITS:
         return audit_markdown
     module = BENCHES.get(first, first)
-    if module in OLD:
-        markdown: Callable[[Sequence[Record]], str] = getattr(
-            import_module(f"featveil.lab.{module}_report"), OLD[module]
-        )
-    else:
-        markdown = import_module(f"featveil.lab.{module}").BENCH.markdown
+    markdown: Callable[[Sequence[Record]], str] = import_module(f"featveil.lab.{module}").BENCH.markdown
     return markdown
-
-
-OLD = {
-    "localization": "localization_markdown",
-}

@@ -12,7 +12,6 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from featveil import lab
-from featveil.cli import localization
 from featveil.cli.console import Json, progress, show, stderr
 from featveil.cli.options import command
 
@@ -99,6 +98,3 @@ app = typer.Typer(cls=Benches, no_args_is_help=True, help="Measure how well priv
 @app.callback()
 def bench() -> None:
     """Measure how well private features match, and how fast."""
-
-
-app.command()(localization.localization)

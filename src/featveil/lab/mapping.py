@@ -322,7 +322,10 @@ _EXPLAINED = """\
 
 
 def _screen(rows: Sequence[MappingRow]) -> Table:
-    return screen_table(columns_of(rows), rows)
+    shown = screen_table(columns_of(rows), rows)
+    if len({row.scene for row in rows}) > 1:
+        shown.columns[1].justify = "right"  # the scheme, behind its scene
+    return shown
 
 
 _Value = Callable[[MappingRow], float | None]

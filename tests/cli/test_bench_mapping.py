@@ -141,7 +141,7 @@ def test_maps_that_could_not_be_made(run: Any, small_room: Path, out: Path, monk
 
 @pytest.mark.parametrize(
     ("bench", "options", "place"),
-    [("mapping", MAPPING, "mapping.build"), ("localization", (*LOCALIZATION, *FEW), "localization.triangulate")],
+    [("mapping", MAPPING, "mapping.build"), ("localization", (*LOCALIZATION, *FEW), "localization_maps.triangulate")],
 )
 def test_ctrl_c_says_how_to_go_on(
     run: Any,
