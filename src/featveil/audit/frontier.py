@@ -73,6 +73,7 @@ _TEXTS: dict[str, dict[str, Any]] = {
 _ANCHORS = {"start": "left", "middle": "center", "end": "right"}
 _PIXELS_AN_INCH = 92  # of a panel
 _LETTERS = 8.6  # points: 11 pixels, as wide as those of the page
+_CHANCE, _HINT = 92, 80  # percent where chance is named, few schemes are there; pixels of what names an end
 _KEY, _HEAD = 200, 26  # pixels beside the panels for the key, and above each for its title
 
 
@@ -354,7 +355,7 @@ def _axes(scale: _Scale, chance: float | None) -> Iterator[Text]:
     yield Text("axis", named, (left + right) / 2, HEIGHT - 8)
     yield Text("axis", "matches kept, % of raw", 12, _AREA.top + _AREA.height / 2, upright=True)
     if chance is not None:
-        yield Text("hint", f"chance {chance:.1f}%", scale.across(chance) + 4, scale.down(0) + 5, "start")
+        yield Text("hint", f"chance {chance:.1f}%", scale.across(chance) + 4, scale.down(_CHANCE) + 4, "start")
     yield Text("hint", "no privacy", right, scale.down(0) + 5, "end")
 
 
@@ -367,14 +368,17 @@ def _place_labels(
     """
     line = [Box(min(a, c) - 1, min(b, d) - 1, abs(a - c) + 2, abs(b - d) + 2) for (a, b), (c, d) in pairwise(stairs)]
     places = [scale.at(point.leakage, point.utility) for point in points]
-    hints = Box(_AREA.left, _AREA.top + _AREA.height - _LINE, _AREA.width, _LINE)
-    labeller = Labeller(_AREA, places, [*line, hints])
+    hints = (
+        Box(_AREA.left, scale.down(_CHANCE) - _LINE / 2, _HINT, _LINE),
+        Box(scale.across(100) - _HINT, _AREA.top + _AREA.height - _LINE, _HINT, _LINE),
+    )
+    labeller = Labeller(_AREA, places, [*line, *hints])
     labels: dict[int, tuple[str, Box]] = {}
     for named in (True, False):
         for index, (point, place) in enumerate(zip(points, places, strict=True)):
             number = str(numbers[point.row.scheme])
             label = f"{number} {point.row.scheme}" if named else number
-            width = _LETTER * len(label) + 2
+            width = _LETTER * len(label) + 6
             if named and point.optimal and (box := labeller.place_if_free(place, width, _LINE)):
                 labels[index] = label, box
             elif not named and index not in labels:
