@@ -178,7 +178,8 @@ class Plain(Generic[O]):
     @property
     def options(self) -> type[O]:
         """The dataclass of its options."""
-        return _options_of(self.run)
+        options: type[O] = _options_of(self.run)
+        return options
 
     @property
     def help(self) -> str:
@@ -220,7 +221,8 @@ class Bench(Generic[B, S, R]):
     @property
     def options(self) -> type[B]:
         """The dataclass of its options."""
-        return _options_of(self.prepare)
+        options: type[B] = _options_of(self.prepare)
+        return options
 
     @property
     def help(self) -> str:
