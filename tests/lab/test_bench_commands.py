@@ -6,8 +6,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from featveil.cli.bench import app
-from featveil.core import InputError, resuming
-from featveil.core.records import Record, read_records
+from featveil.core import InputError
+from featveil.core.records import Record, append_records, read_records
 from featveil.databases import Database, builtin, save_database
 from scenes import draw_equal_views
 
@@ -113,16 +113,16 @@ def test_ctrl_c_keeps_what_was_measured(
 ) -> None:
     settings, count = QUICK[command]
     arguments, path = f"{WHAT[command]} {settings} --out {tmp_path / 'o'}".format(**drawn), tmp_path / "o/records.jsonl"
-    left, append = [4], resuming.append_records
+    left = [4]
 
     def stop_at_fifth(target: Path, records: list[Record]) -> None:
         left[0] -= 1
         if left[0] < 0:
             raise KeyboardInterrupt
-        append(target, records)
+        append_records(target, records)
 
     with monkeypatch.context() as patch:
-        patch.setattr(resuming, "append_records", stop_at_fifth)
+        patch.setattr("featveil.core.resuming.append_records", stop_at_fifth)
         result = invoke(command, arguments)
     assert result.exit_code == 130, result.output
     assert "goes on from" in result.stderr

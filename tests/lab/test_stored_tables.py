@@ -50,8 +50,12 @@ def markdown_of(name: str) -> Callable[[Sequence[Record]], str]:
         return audit_markdown
     module = BENCHES.get(first, first)
     if module in OLD:
-        return getattr(import_module(f"featveil.lab.{module}_report"), OLD[module])
-    return import_module(f"featveil.lab.{module}").BENCH.markdown
+        markdown: Callable[[Sequence[Record]], str] = getattr(
+            import_module(f"featveil.lab.{module}_report"), OLD[module]
+        )
+    else:
+        markdown = import_module(f"featveil.lab.{module}").BENCH.markdown
+    return markdown
 
 
 OLD = {
