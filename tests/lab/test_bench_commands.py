@@ -113,13 +113,13 @@ def test_ctrl_c_keeps_what_was_measured(
 ) -> None:
     settings, count = QUICK[command]
     arguments, path = f"{WHAT[command]} {settings} --out {tmp_path / 'o'}".format(**drawn), tmp_path / "o/records.jsonl"
-    left, append = [4], append_records
+    left = [4]
 
     def stop_at_fifth(target: Path, records: list[Record]) -> None:
         left[0] -= 1
         if left[0] < 0:
             raise KeyboardInterrupt
-        append(target, records)
+        append_records(target, records)
 
     with monkeypatch.context() as patch:
         patch.setattr("featveil.core.resuming.append_records", stop_at_fifth)

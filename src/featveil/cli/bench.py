@@ -1,7 +1,6 @@
 """featveil bench: every file of the laboratory that has a `BENCH` is a command; it is loaded when it runs."""
 
 import ast
-import pkgutil
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
@@ -79,8 +78,8 @@ def as_command(bench: Any) -> Callable[..., None]:
 def _listed() -> dict[tuple[str, ...], tuple[str, str]]:
     """Module and help of each bench by the words of its name, read from the files without running them."""
     benches: dict[tuple[str, ...], tuple[str, str]] = {}
-    for module in pkgutil.iter_modules(lab.__path__):
-        source = (Path(lab.__path__[0]) / f"{module.name}.py").read_text(encoding="utf-8")
+    for path in sorted(path for folder in lab.__path__ for path in Path(folder).glob("*.py")):
+        source = path.read_text(encoding="utf-8")
         if "\nBENCH = " not in source:
             continue
         tree = ast.parse(source)
@@ -88,7 +87,7 @@ def _listed() -> dict[tuple[str, ...], tuple[str, str]]:
         for node in tree.body:
             match node:
                 case ast.Assign([ast.Name("BENCH")], ast.Call(args=[ast.Constant(str() as name), ast.Name(function)])):
-                    benches[tuple(name.split())] = module.name, texts[function]
+                    benches[tuple(name.split())] = path.stem, texts[function]
     return benches
 
 
