@@ -22,7 +22,7 @@ from featveil.core.seeding import image_generator
 from featveil.datasets import Scene, load_hpatches
 from featveil.defenses import STRATEGIES, Lifting
 from featveil.lab.matching import DISTANCES
-from featveil.lab.scenes import Images, Settings
+from featveil.lab.scene_studies import Images, Settings
 from featveil.matching import NearestMatcher
 from featveil.metrics import transfer_errors
 

@@ -25,9 +25,9 @@ from featveil.lab.assumptions import (
     member_lines,
     study,
 )
+from featveil.lab.assumptions_parts.members import COUNTED, NEIGHBOURS, Lifted, collisions, member_success
 from featveil.lab.bench import headings_and_cells
-from featveil.lab.members import COUNTED, NEIGHBOURS, Lifted, collisions, member_success
-from featveil.lab.scenes import Settings
+from featveil.lab.scene_studies import Settings
 from scenes import draw_equal_views
 from victims import picture
 

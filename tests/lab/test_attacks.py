@@ -17,7 +17,7 @@ from featveil.core.records import Parameter, Record, read_records
 from featveil.lab.attacks import BENCH, COLUMNS, Attempt, Faced, best_attacks, draw, make_schemes
 from featveil.lab.attacks import study as study_of
 from featveil.lab.bench import Study, headings_and_cells
-from featveil.lab.scenes import Settings
+from featveil.lab.scene_studies import Settings
 from victims import own_database, picture
 
 SETTINGS = Settings(max_features=40)

@@ -12,7 +12,7 @@ from featveil.cli.bench import app
 from featveil.core import InputError
 from featveil.core.records import read_records
 from featveil.databases import Database, builtin, save_database
-from featveil.lab import scenes
+from featveil.lab import scene_studies as scenes
 from scenes import draw_equal_views
 
 FEW = ("--epsilons", "6,4", "--subset-sizes", "1,2", "--max-features", 80, "--iterations", 500)

@@ -10,8 +10,8 @@ from featveil.core import InputError, Points
 from featveil.databases import Database, nearest_words
 from featveil.defenses.metric import Metric
 from featveil.defenses.subset import Subset
-from featveil.lab import calibration
-from featveil.lab.calibration import Outcome, Sample, calibrate, outcome, subset_success
+from featveil.lab.tradeoff_parts import calibration
+from featveil.lab.tradeoff_parts.calibration import Outcome, Sample, calibrate, outcome, subset_success
 
 
 def directions(n: int, d: int, seed: int) -> Points:

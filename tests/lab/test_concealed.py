@@ -24,7 +24,7 @@ from featveil.defenses import Concealer, Lifting, Subset, privatize
 from featveil.lab.attacks import BENCH, Attempt, Faced, make_schemes
 from featveil.lab.attacks import study as study_of
 from featveil.lab.bench import Study
-from featveil.lab.scenes import Settings as FeatureSettings
+from featveil.lab.scene_studies import Settings as FeatureSettings
 from featveil.metrics.leakage import METRIC
 from featveil.pipelines.scoring import run_attack
 from networks import random_network, write_network

@@ -15,13 +15,14 @@ from featveil.databases import builtin
 from featveil.datasets import load_hpatches, load_phototour
 from featveil.defenses import Concealer
 from featveil.extractors import SiftDescriber, read_image
-from featveil.lab import concealers_report, scenes
+from featveil.lab import scene_studies as scenes
 from featveil.lab.bench import NothingToDrawError, Study, headings_and_cells
 from featveil.lab.concealers import BENCH, check_networks, described_by, inverted_schemes, studies
-from featveil.lab.concealers_report import columns_of, draw, draw_matching
+from featveil.lab.concealers_parts import concealers_report
+from featveil.lab.concealers_parts.concealers_report import columns_of, draw, draw_matching
 from featveil.lab.inversion import BENCH as INVERSION
 from featveil.lab.inversion import Experiment, Settings
-from featveil.lab.inversion_photos import read_photographs
+from featveil.lab.inversion_parts.inversion_photos import read_photographs
 from featveil.lab.matching import BENCH as MATCHING
 from featveil.lab.papers import CONCEALED_SSIM, SOSNET
 from featveil.lab.patches import Settings as PatchSettings

@@ -18,8 +18,7 @@ from featveil.distances import matrix
 from featveil.lab import face_attributes, face_logins, face_protection, face_verification
 from featveil.lab.face_attributes import LabelledFaces
 from featveil.lab.face_logins import Visitors
-from featveil.lab.face_verification import Compared
-from featveil.lab.faces import (
+from featveil.lab.face_studies import (
     FaceScheme,
     Verification,
     apart_from,
@@ -28,6 +27,7 @@ from featveil.lab.faces import (
     make_schemes,
     others_of,
 )
+from featveil.lab.face_verification import Compared
 from featveil.pipelines.face_parts.face_templates import SAME_PERSON, groups_of_people, halves
 
 PEOPLE = 80

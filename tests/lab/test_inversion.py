@@ -30,8 +30,8 @@ from featveil.lab.inversion import (
     picture_path,
     study,
 )
-from featveil.lab.inversion_photos import Photograph, find_photographs, read_photographs
-from featveil.lab.inversion_report import COLUMNS, Seen, best_inversions, draw, draw_grid, grid_columns
+from featveil.lab.inversion_parts.inversion_photos import Photograph, find_photographs, read_photographs
+from featveil.lab.inversion_parts.inversion_report import COLUMNS, Seen, best_inversions, draw, draw_grid, grid_columns
 from featveil.lab.papers import LDP_FEAT, LIFTING
 from featveil.learning.encodings import Encoding
 from featveil.metrics.reconstruction import compare
@@ -241,7 +241,8 @@ def test_photographs_of_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     assert read[0].digest == read[1].digest and "left out b/broken.jpg" in caplog.text
     assert [one.name for one in read_photographs(files, 1, max_features=20)] == ["a/one.jpg"]
     monkeypatch.setattr(
-        "featveil.lab.inversion_photos.part_of", lambda content: "test" if len(content) > 99 else "training"
+        "featveil.lab.inversion_parts.inversion_photos.part_of",
+        lambda content: "test" if len(content) > 99 else "training",
     )
     assert list(find_photographs([tmp_path / "b"], "test")) == ["one.jpg"]
     with pytest.raises(InputError, match="none of these 2 photographs is in the validation part"):

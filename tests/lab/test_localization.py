@@ -13,11 +13,12 @@ from featveil.databases import Database, builtin
 from featveil.datasets import MapScene, load_strecha
 from featveil.geometry.absolute_pose import estimate_pose
 from featveil.geometry.models import read_model
-from featveil.lab import localization, localization_maps
+from featveil.lab import localization
 from featveil.lab.bench import headings_and_cells
 from featveil.lab.localization import BENCH, COLUMNS, THRESHOLDS, draw, make_methods, study, threshold_label
-from featveil.lab.localization_maps import SUPPORTED, Method
-from featveil.lab.scenes import RAW, SceneReleases, Settings
+from featveil.lab.localization_parts import localization_maps
+from featveil.lab.localization_parts.localization_maps import SUPPORTED, Method
+from featveil.lab.scene_studies import RAW, SceneReleases, Settings
 from interruptions import Watched
 
 SETTINGS = Settings(max_features=500)

@@ -17,7 +17,7 @@ from featveil.lab import mapping
 from featveil.lab.bench import headings_and_cells, silent
 from featveil.lab.mapping import BENCH, MappingRow, Options, camera_errors, columns_of, draw, scheme_label, study
 from featveil.lab.mapping import mapping as prepare
-from featveil.lab.scenes import RAW, SceneReleases, Settings, lifted, quantised, subsets
+from featveil.lab.scene_studies import RAW, SceneReleases, Settings, lifted, quantised, subsets
 from rooms import Room
 
 SETTINGS = Settings(max_features=500)

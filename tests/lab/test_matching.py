@@ -16,7 +16,7 @@ from featveil.datasets import HPatches, load_hpatches
 from featveil.defenses import Concealer, Lifting
 from featveil.lab.bench import Measured, headings_and_cells, silent
 from featveil.lab.matching import BENCH, COLUMNS, MatchingRow, Options, Pair, draw, matching, measure, rows_of, study
-from featveil.lab.scenes import RAW, Settings, lifted
+from featveil.lab.scene_studies import RAW, Settings, lifted
 from networks import identity_network, random_network
 from scenes import draw_turned_views
 

@@ -27,7 +27,7 @@ from featveil.lab.oracle import (
     make_targets,
     study,
 )
-from featveil.lab.scenes import lifted
+from featveil.lab.scene_studies import lifted
 from featveil.metrics import guess_distances
 from scenes import draw_equal_views, draw_turned_views
 from victims import own_database, picture

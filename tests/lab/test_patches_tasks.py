@@ -8,7 +8,7 @@ import pytest
 from featveil.core import InputError
 from featveil.core.arrays import Float64
 from featveil.datasets import HPatches, load_hpatches
-from featveil.lab.patches_tasks import (
+from featveil.lab.patches_parts.patches_tasks import (
     LEVELS,
     Disturbance,
     Negatives,

@@ -12,8 +12,8 @@ from featveil.core.arrays import Float32
 from featveil.databases import Database, builtin
 from featveil.datasets import MapScene, load_strecha
 from featveil.formats import veil
-from featveil.lab import scenes
-from featveil.lab.scenes import (
+from featveil.lab import scene_studies as scenes
+from featveil.lab.scene_studies import (
     RAW,
     SceneReleases,
     Settings,

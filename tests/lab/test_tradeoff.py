@@ -17,11 +17,12 @@ from featveil.databases import Database, builtin
 from featveil.datasets import HPatches, load_hpatches
 from featveil.defenses import Metric, Subset
 from featveil.extractors import extract
-from featveil.lab import calibration, tradeoff, words
+from featveil.lab import tradeoff, words
 from featveil.lab.bench import Measured, headings_and_cells
-from featveil.lab.calibration import Sample, sample_descriptors, subset_success
-from featveil.lab.scenes import Settings
+from featveil.lab.scene_studies import Settings
 from featveil.lab.tradeoff import BENCH, COLUMNS, Arm, Compared, draw, make_arms, measure, study
+from featveil.lab.tradeoff_parts import calibration
+from featveil.lab.tradeoff_parts.calibration import Sample, sample_descriptors, subset_success
 from featveil.metrics import FARTHEST
 from scenes import draw_turned_views
 

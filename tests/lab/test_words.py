@@ -17,7 +17,7 @@ from featveil.databases import Database, builtin
 from featveil.datasets import HPatches, load_hpatches
 from featveil.extractors import extract
 from featveil.lab.bench import Measured, Study, headings_and_cells
-from featveil.lab.scenes import RAW, Settings, WordImages, check_iterations, subsets
+from featveil.lab.scene_studies import RAW, Settings, WordImages, check_iterations, subsets
 from featveil.lab.words import (
     BENCH,
     COLUMNS,

@@ -31,6 +31,18 @@ from featveil.core.resuming import Report
 from featveil.core.seeding import image_generator
 from featveil.databases import Database, builtin
 from featveil.defenses import Lifting
+from featveil.lab.assumptions_parts.members import (
+    COLLISIONS,
+    COUNTED,
+    MEMBERS,
+    NEIGHBOURS,
+    SPARE,
+    VARIANTS,
+    Lifted,
+    collisions,
+    database_of,
+    member_success,
+)
 from featveil.lab.bench import (
     CURVE,
     Bench,
@@ -48,20 +60,8 @@ from featveil.lab.bench import (
     screen_table,
     seed_option,
 )
-from featveil.lab.members import (
-    COLLISIONS,
-    COUNTED,
-    MEMBERS,
-    NEIGHBOURS,
-    SPARE,
-    VARIANTS,
-    Lifted,
-    collisions,
-    database_of,
-    member_success,
-)
 from featveil.lab.papers import MEMBERS_NEAR, NO_COLLISION
-from featveil.lab.scenes import Settings, check_strategy, lifting_parameters
+from featveil.lab.scene_studies import Settings, check_strategy, lifting_parameters
 from featveil.plotting.figures import MARKERS, blank_figure, quiet, shades, write_figure
 
 if TYPE_CHECKING:

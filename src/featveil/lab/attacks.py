@@ -41,7 +41,7 @@ from featveil.lab.bench import (
     screen_table,
     seed_option,
 )
-from featveil.lab.scenes import Settings
+from featveil.lab.scene_studies import Settings
 from featveil.metrics import CLOSE, NEAR, Leakage
 from featveil.metrics.leakage import MEASURED, METRIC, UNIT
 from featveil.pipelines.scoring import leakage_record, scheme_name, score_attack

@@ -18,10 +18,19 @@ from featveil.datasets import load_hpatches, load_phototour
 from featveil.defenses import Concealer, Identity, Lifting
 from featveil.extractors import PatchDescriber, make_describer, make_extractor
 from featveil.formats.network_files import load_network
-from featveil.lab import inversion, matching, patches, scenes
+from featveil.lab import inversion, matching, patches
+from featveil.lab import scene_studies as scenes
 from featveil.lab.bench import CURVE, HPATCHES, Bench, Progress, Study, out_option, seed_option
-from featveil.lab.concealers_report import ConcealerResults, concealer_text, draw, draw_matching, facts, rows_of, screen
-from featveil.lab.inversion_photos import ALL, Photograph, find_photographs, read_photographs
+from featveil.lab.concealers_parts.concealers_report import (
+    ConcealerResults,
+    concealer_text,
+    draw,
+    draw_matching,
+    facts,
+    rows_of,
+    screen,
+)
+from featveil.lab.inversion_parts.inversion_photos import ALL, Photograph, find_photographs, read_photographs
 from featveil.pipelines.painters import load_painter
 
 LIFTED = ("sub-hybrid", 2)  # what their figure 8a compares with

@@ -27,7 +27,8 @@ from featveil.core.seeding import image_generator
 from featveil.databases import Database
 from featveil.defenses import Identity, load_network
 from featveil.extractors import CONTRAST, Sift, read_image
-from featveil.lab import attacks, scenes
+from featveil.lab import attacks
+from featveil.lab import scene_studies as scenes
 from featveil.lab.bench import (
     CURVE,
     Bench,
@@ -42,8 +43,8 @@ from featveil.lab.bench import (
     screen_table,
     seed_option,
 )
-from featveil.lab.inversion_photos import ALL, Photograph, find_photographs, read_photographs
-from featveil.lab.inversion_report import (
+from featveil.lab.inversion_parts.inversion_photos import ALL, Photograph, find_photographs, read_photographs
+from featveil.lab.inversion_parts.inversion_report import (
     BLANK,
     COLUMNS,
     FLOORS,

@@ -39,9 +39,9 @@ from featveil.lab.bench import (
     screen_table,
     seed_option,
 )
-from featveil.lab.localization_maps import SUPPORTED, MapsWithout, Matched, Method
+from featveil.lab.localization_parts.localization_maps import SUPPORTED, MapsWithout, Matched, Method
 from featveil.lab.mapping import both_epsilons, epsilon_cell, image_epsilon_cell, scheme_colour, scheme_label
-from featveil.lab.scenes import RAW, SceneReleases, Settings, codebook_of, concealed, lifted, quantised, subsets
+from featveil.lab.scene_studies import RAW, SceneReleases, Settings, codebook_of, concealed, lifted, quantised, subsets
 from featveil.metrics import POSE_THRESHOLDS, TIGHT_POSE_THRESHOLDS, pose_errors, shares_within
 from featveil.plotting.figures import MARKERS, blank_figure, quiet, shades, write_figure
 

@@ -37,7 +37,7 @@ from featveil.lab.bench import (
     screen_table,
     seed_option,
 )
-from featveil.lab.scenes import (
+from featveil.lab.scene_studies import (
     RAW,
     SceneReleases,
     Settings,

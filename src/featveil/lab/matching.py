@@ -37,7 +37,7 @@ from featveil.lab.bench import (
     screen_table,
     seed_option,
 )
-from featveil.lab.scenes import RAW, STRATEGIES_WITHOUT_LABELS, Images, Settings, lifted, lifting_parameters
+from featveil.lab.scene_studies import RAW, STRATEGIES_WITHOUT_LABELS, Images, Settings, lifted, lifting_parameters
 from featveil.matching import NearestMatcher
 from featveil.metrics import THRESHOLDS, matching_accuracy, mean_matching_accuracy, transfer_errors
 from featveil.plotting.figures import LEVELS, MARKERS, blank_figure, quiet, shades, write_figure

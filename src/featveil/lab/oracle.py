@@ -39,7 +39,7 @@ from featveil.lab.bench import (
     screen_table,
     seed_option,
 )
-from featveil.lab.scenes import lifted, lifting_parameters
+from featveil.lab.scene_studies import lifted, lifting_parameters
 from featveil.plotting.figures import blank_figure, quiet, shades, write_figure
 
 GUESSES = ("plain", "projected", "chance")

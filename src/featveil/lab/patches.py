@@ -36,7 +36,7 @@ from featveil.lab.bench import (
     screen_table,
     seed_option,
 )
-from featveil.lab.patches_tasks import (
+from featveil.lab.patches_parts.patches_tasks import (
     LEVELS,
     Negatives,
     SceneDescriptors,

@@ -41,8 +41,7 @@ from featveil.lab.bench import (
     screen_table,
     seed_option,
 )
-from featveil.lab.calibration import Outcome, calibrate, outcome, sample_descriptors, subset_success
-from featveil.lab.scenes import (
+from featveil.lab.scene_studies import (
     MATCHED,
     MATCHED_UNIT,
     RAW,
@@ -58,6 +57,7 @@ from featveil.lab.scenes import (
     release_generator,
     short,
 )
+from featveil.lab.tradeoff_parts.calibration import Outcome, calibrate, outcome, sample_descriptors, subset_success
 from featveil.matching import NearestMatcher
 from featveil.matching.word_sets import WordRule
 from featveil.plotting.figures import LEVELS, blank_figure, quiet, shades, write_figure

@@ -45,7 +45,7 @@ from featveil.lab.bench import (
     screen_table,
     seed_option,
 )
-from featveil.lab.scenes import (
+from featveil.lab.scene_studies import (
     MATCHED,
     MATCHED_UNIT,
     RAW,

@@ -13,7 +13,7 @@ from featveil.datasets import MapScene
 from featveil.geometry.absolute_pose import Correspondences
 from featveil.geometry.models import SparseModel, read_model
 from featveil.geometry.sfm import Mapping3D, triangulate
-from featveil.lab.scenes import RAW, SceneReleases
+from featveil.lab.scene_studies import RAW, SceneReleases
 from featveil.matching import MatchOptions, as_words
 from featveil.pipelines.map_parts.localizer import LocalizeOptions, Localizer
 from featveil.pipelines.map_parts.map_building import DATABASE, MapOptions, match_and_verify

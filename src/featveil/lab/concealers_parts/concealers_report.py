@@ -17,7 +17,7 @@ from featveil.core import InputError
 from featveil.core.records import Record
 from featveil.lab import inversion, matching, patches
 from featveil.lab.bench import Column, NothingToDrawError, markdown_table, screen_table
-from featveil.lab.inversion_report import BLANK, FLOORS, RAW, READ, InversionRow, best_inversions
+from featveil.lab.inversion_parts.inversion_report import BLANK, FLOORS, RAW, READ, InversionRow, best_inversions
 from featveil.lab.matching import MatchingRow
 from featveil.lab.papers import CONCEALED_SSIM, NINJADESC_SAID, SOSNET, Figures
 from featveil.lab.patches import TASKS, PatchRow, percent

@@ -19,7 +19,7 @@ from featveil.datasets import HPatches
 from featveil.defenses.metric import STEP, distance_steps
 from featveil.defenses.subset import LARGEST_EPSILON, subset_coin
 from featveil.extractors import extract
-from featveil.lab.scenes import Settings
+from featveil.lab.scene_studies import Settings
 
 SAMPLE = 1000  # descriptors that a calibration uses, at most
 _SMALLEST_EPSILON = 1e-3

@@ -1,0 +1,1 @@
+"""What the bench of concealers is made of: its tables and figures."""

@@ -1,0 +1,1 @@
+"""What the bench of inversion is made of: its photographs, tables and figures."""

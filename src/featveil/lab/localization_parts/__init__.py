@@ -1,0 +1,1 @@
+"""What the bench of localization is made of: the maps that lack a query."""

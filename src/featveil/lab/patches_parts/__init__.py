@@ -1,0 +1,1 @@
+"""What the bench of patches is made of: the tasks of HPatches."""

@@ -1,0 +1,1 @@
+"""What the bench of both mechanisms is made of: epsilons of equal success."""
