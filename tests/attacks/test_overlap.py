@@ -23,14 +23,14 @@ def near(private: PrivateFeatures, truth: Points, sparse: bool) -> float:
 
 
 def part_of_the_picture(scales: bool, orientations: bool) -> tuple[PrivateFeatures, Points]:
-    """The left fifth of the picture at m = 8, told with some of its geometry, and the truth.
+    """The left quarter of the picture at m = 8, told with some of its geometry, and the truth.
 
     Twins alone give half of it.
     """
     whole = lifted("sub-hybrid", 8, count=COUNT, keep_geometry=True)
     truth = align(whole, picture(0, "sift", COUNT)).points
     assert whole.keypoints is not None and whole.image_size is not None
-    rows = np.flatnonzero(whole.keypoints.xy[:, 0] < whole.image_size[0] / 5)
+    rows = np.flatnonzero(whole.keypoints.xy[:, 0] < whole.image_size[0] / 4)
     private = whole.take(rows)
     assert private.keypoints is not None
     told = Keypoints(
