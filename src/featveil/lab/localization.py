@@ -411,7 +411,7 @@ def _curve_looks(rows: Sequence[LocalizationRow]) -> dict[_Method, dict[str, Any
     """Colour, marker and label of each method that was run with several numbers of iterations."""
     images = {_method(row): row.image_epsilon for row in rows}
     tried = {method: {row.iterations for row in rows if _method(row) == method} for method in images}
-    several = [method for method, found in tried.items() if len(found) > 1]
+    several = [method for method, rows in tried.items() if len(rows) > 1]
     schemes = list(dict.fromkeys(scheme for scheme, *_ in several))
     colours = shades(len(schemes))
     return {

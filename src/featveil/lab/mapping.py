@@ -254,10 +254,10 @@ def rows_of(records: Sequence[Record]) -> list[MappingRow]:
 
 def both_epsilons(record: Record) -> tuple[float | None, float | None]:
     """Epsilon of a descriptor and of an image, both or neither; raises InputError when one of them is missing."""
-    found = [record.parameters.get(name) for name in ("epsilon", "image_epsilon")]
-    if (found[0] is None) != (found[1] is None):
+    stated = [record.parameters.get(name) for name in ("epsilon", "image_epsilon")]
+    if (stated[0] is None) != (stated[1] is None):
         raise InputError("a record with an epsilon of a descriptor has that of the image too: this file is damaged")
-    epsilon, image_epsilon = (None if value is None else float(str(value)) for value in found)
+    epsilon, image_epsilon = (None if value is None else float(str(value)) for value in stated)
     return epsilon, image_epsilon
 
 

@@ -167,10 +167,10 @@ class SceneReleases:
     def raw(self, name: str) -> Features:
         """The features of an image."""
         if name not in self._raw:
-            found = extract(self.scene.images[name], self.settings.kind, self.settings.max_features)
-            if len(found) == 0:
+            features = extract(self.scene.images[name], self.settings.kind, self.settings.max_features)
+            if len(features) == 0:
                 raise InputError(f"image {name} of {self.scene.name} has no features: leave it out")
-            self._raw[name] = found
+            self._raw[name] = features
         return self._raw[name]
 
     def sent(self, name: str, scheme: Scheme) -> Features | PrivateFeatures:

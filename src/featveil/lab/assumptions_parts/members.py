@@ -31,9 +31,9 @@ def member_success(subspaces: Subspaces, truth: Points, lifting: Lifting) -> dic
     """
     database = database_of(lifting)
     count = lifting.adversarial_directions
-    found = nearest(subspaces, database.as_points, max(NEIGHBOURS) + count + SPARE)
-    inside = found.distances <= INSIDE
-    entries = database.unit(found.indices)
+    neighbours = nearest(subspaces, database.as_points, max(NEIGHBOURS) + count + SPARE)
+    inside = neighbours.distances <= INSIDE
+    entries = database.unit(neighbours.indices)
     away = [np.linalg.norm(entries - truth.values[:, None], axis=2)]
     for place in range(count + SPARE):  # members are the nearest of all, so they come first
         off = np.linalg.norm(entries - entries[:, place, None], axis=2)
@@ -62,8 +62,8 @@ class Lifted:
     def of(cls, truth: Points, lifting: Lifting, rng: np.random.Generator) -> "Lifted":
         """Lift, and find what was drawn."""
         subspaces, database = lifting.privatize(truth, rng), database_of(lifting)
-        found = nearest(subspaces, database.as_points, lifting.adversarial_directions)
-        return cls(subspaces, truth, found.indices, database)
+        neighbours = nearest(subspaces, database.as_points, lifting.adversarial_directions)
+        return cls(subspaces, truth, neighbours.indices, database)
 
     def meeting(self, others: "Lifted") -> tuple[Integers, Integers]:
         """Which subspaces of this (rows) and of `others` (columns) meet, apart from each with itself."""
@@ -94,9 +94,9 @@ def collisions(own: Lifted, others: Sequence[tuple[Lifted, Integers, Integers]])
         np.minimum(scores, own.scores(lifted, rows, columns), out=scores)
         meeting += np.bincount(rows, minlength=len(scores))
     hidden, worst = scores[:, 0], scores[:, 1:].max(axis=1)
-    met, found = meeting > 0, worst <= INSIDE
+    met, given_away = meeting > 0, worst <= INSIDE
     first = (hidden > worst) & (hidden > INSIDE)  # of several at zero, none is farthest
-    counted = (met, found, first, first & found, hidden >= CLOSE, hidden >= NEAR, meeting)
+    counted = (met, given_away, first, first & given_away, hidden >= CLOSE, hidden >= NEAR, meeting)
     return np.array([values.mean() for values in counted])
 
 
