@@ -4,7 +4,6 @@ import logging
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,23 +13,6 @@ import featveil
 from featveil.cli import COMMANDS, load_command
 from featveil.cli.console import complain, show
 from featveil.pipelines import extract as extracting
-
-
-def paths(command: Any, *path: str) -> Iterator[list[str]]:
-    """Of `command` and all below it."""
-    if not getattr(command, "commands", None):
-        yield list(path)
-    for name, one in getattr(command, "commands", {}).items():
-        yield from paths(one, *path, name)
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_has_help_with_an_example_and_json(run: Any, name: str) -> None:
-    for path in paths(load_command(name), name):
-        result = run(*path, "--help")
-        assert result.exit_code == 0
-        assert "Example: featveil " + " ".join(path) in " ".join(result.stdout.split())
-        assert "--json" in result.stdout
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -83,7 +83,7 @@ def test_help_of_a_command_loads_nothing_heavy(command: str) -> None:
     assert _HEAVY.isdisjoint(imported(_RUN, command, "--help"))
 
 
-@pytest.mark.parametrize("verb", ["extract", "privatize", "match", "match_many", "map", "localize", "sources"])
+@pytest.mark.parametrize("verb", ["extract", "privatize", "match", "map", "localize", "sources"])
 def test_requests_are_light(verb: str) -> None:
     """So a command can show the help of its fields, and a server can read them, before anything heavy is loaded."""
     code = f"import json, sys, featveil.pipelines.{verb}; print(json.dumps([0, list(sys.modules)]), file=sys.stderr)"

@@ -21,6 +21,7 @@ from posed_scenes import write_strecha
 from rooms import Room
 
 MAPPING = ("--dimensions", 2, "--subset-sizes", 4, "--max-features", 400)
+MAPS = "localization_parts.localization_maps"
 LOCALIZATION = ("--dimensions", 2, "--private-maps", 2, "--epsilons", 10, "--iterations", "500,1000")
 FEW = ("--max-features", 400)
 
@@ -141,7 +142,10 @@ def test_maps_that_could_not_be_made(run: Any, small_room: Path, out: Path, monk
 
 @pytest.mark.parametrize(
     ("bench", "options", "place"),
-    [("mapping", MAPPING, "mapping.build"), ("localization", (*LOCALIZATION, *FEW), "localization_maps.triangulate")],
+    [
+        ("mapping", MAPPING, "mapping.build"),
+        ("localization", (*LOCALIZATION, *FEW), f"{MAPS}.triangulate"),
+    ],
 )
 def test_ctrl_c_says_how_to_go_on(
     run: Any,

@@ -206,7 +206,7 @@ def test_scheme_names() -> None:
         "metric-4.5-1": Metric(4.5).for_kind("sift").spec(),
         "naive-10": Naive(10.0).spec(),
         "subset-infinite-1": Subset(float("inf"), 1).for_kind("sift").spec(),
-        "own": {"name": "own", "size": 3},
+        "own-3-round": {"name": "own", "size": 3, "shape": "round"},
     }
     assert {scheme_name(spec): spec for spec in specs.values()} == specs
 
