@@ -114,7 +114,12 @@ def test_options_of_commands() -> None:
 
 
 def test_make_defense_takes_what_was_given(tmp_path: Path, database: Database) -> None:
-    assert make_defense("lifting", options(dimension=8)) == Lifting(dimension=8)
+    assert (
+        make_defense("lifting", options(dimension=8))
+        == Lifting(dimension=8)
+        == make_defense("lifting", {"dimension": 8})
+    )
+    assert make_defense("lifting") == Lifting()
     then = make_defense("concealer", options(then="subset", epsilon=4.0, subset_size=3))
     assert then == Concealer(then=Subset(4.0, 3))
     path = tmp_path / "own.safetensors"

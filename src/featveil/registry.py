@@ -210,14 +210,17 @@ def defense_options(names: Iterable[str] | None = None) -> type:
     return dataclasses.make_dataclass("DefenseOptions", fields, frozen=True)
 
 
-def make_defense(name: str, options: Any, digest: str | None = None) -> Defense:
-    """The defense called `name` with those of `options` (see `defense_options`) that were given.
+def make_defense(name: str, options: Any = None, digest: str | None = None) -> Defense:
+    """The defense called `name` with those of `options` that were given: see `defense_options`, or a mapping.
 
     Files must have `digest`, where there is one. Of a defense that another one follows (--then), all options that are
     not its own are for that one. Raises InputError for an option that does not belong, and PrivacyError where nothing
     would be hidden.
     """
-    given = {field.name: getattr(options, field.name) for field in dataclasses.fields(options)}
+    if options is None or isinstance(options, Mapping):
+        given = dict(options or {})
+    else:
+        given = {field.name: getattr(options, field.name) for field in dataclasses.fields(options)}
     given = {_flag(field): value for field, value in given.items() if value is not None and value is not False}
     if name not in DEFENSES:
         usable = [known for known in DEFENSES if known != "identity"]

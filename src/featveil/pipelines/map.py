@@ -101,7 +101,7 @@ def silent(stage: str, done: int, total: int) -> None:
     """The StageReport of who does not want any."""
 
 
-def map_files(request: MapRequest, options: Any, report: StageReport = silent) -> MapResult:
+def map_files(request: MapRequest, options: Any = None, report: StageReport = silent) -> MapResult:
     """Hide what is raw, by the defense that the request names with `options` (see `defense_options`); match; map.
 
     What was done stays in the folder and is not done again. Raises InputError for a folder that was begun with other

@@ -67,8 +67,8 @@ class PrivatizeResult:
     summary: ReleaseSummary | None
 
 
-def privatize_files(request: PrivatizeRequest, options: Any, report: Report = silent) -> PrivatizeResult:
-    """Release features, hidden by the defense that the request names with `options` (see `defense_options`).
+def privatize_files(request: PrivatizeRequest, options: Any = None, report: Report = silent) -> PrivatizeResult:
+    """Release features, hidden by the named defense with `options`: a mapping, or see `defense_options`.
 
     What is known to be broken about that is a warning; so is an input that cannot be read, which is counted. Nothing is
     released unless the ledger recorded it. Raises InputError for outputs that are there, unless they are resumed or
