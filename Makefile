@@ -3,6 +3,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 # Tests run in a process for each core; one that has no test left takes over half of those that another has left.
 PARALLEL := -n auto --dist worksteal
+# They start hundreds of processes, which share compiled sources wherever the environment forbids to keep these.
+test check: export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo test check format bench clean
 
