@@ -14,7 +14,7 @@ from featveil.demo.room import MappedRoom, map_room
 
 @pytest.fixture(autouse=True)
 def fewer_features(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("featveil.demo.two_views._FEATURES", 300)
+    monkeypatch.setattr("featveil.demo.two_views._FEATURES", 120)
     monkeypatch.setattr("featveil.demo.demo.DIMENSIONS", (4,))
     monkeypatch.setattr("featveil.demo.two_views._SAMPLE", 5)
     monkeypatch.setattr("featveil.demo.astronaut.STRATEGIES", ("hybrid",))
@@ -28,6 +28,7 @@ def without_pycolmap() -> list[MappedRoom]:
 
 
 def test_page_and_release(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("featveil.demo.two_views._FEATURES", 300)
     monkeypatch.setattr("featveil.demo.two_views._SAMPLE", 20)
     monkeypatch.setattr("featveil.demo.two_views.Unconceal", partial(Unconceal, examples=4096, features=512, steps=20))
     result = run("demo", "--out", tmp_path / "out", "--json")
