@@ -17,9 +17,11 @@ from featveil.core import (
     Guarantee,
     InputError,
     Keypoints,
+    MapPoints,
     Matches,
     MissingExtraError,
     NotFittedError,
+    NotMappedError,
     Points,
     PrivacyError,
     PrivateFeatures,
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from featveil.databases import Database, builtin, load_database, save_database
     from featveil.defenses import (
         Concealer,
+        Gate,
         Hardened,
         Identity,
         Lifting,
@@ -49,6 +52,7 @@ if TYPE_CHECKING:
     )
     from featveil.extractors import extract
     from featveil.formats.veil import load, save
+    from featveil.gate import Sketch, load_sketch, save_sketch
     from featveil.matching import NearestMatcher, WordMatcher, match
     from featveil.pipelines.direct import attack, invert, leakage, public_knowledge
     from featveil.pipelines.map_parts.localizer import LocalizeOptions, Localizer
@@ -71,6 +75,7 @@ __all__ = [
     "Features",
     "FeatveilError",
     "FormatError",
+    "Gate",
     "Guarantee",
     "Guess",
     "Hardened",
@@ -83,17 +88,20 @@ __all__ = [
     "LocalizeOptions",
     "Localizer",
     "MapOptions",
+    "MapPoints",
     "Matches",
     "Metric",
     "MissingExtraError",
     "Naive",
     "NearestMatcher",
     "NotFittedError",
+    "NotMappedError",
     "Points",
     "Pool",
     "PrivacyError",
     "PrivateFeatures",
     "SecureRandomness",
+    "Sketch",
     "Subset",
     "Subspaces",
     "TemplateStore",
@@ -111,6 +119,7 @@ __all__ = [
     "load",
     "load_database",
     "load_network",
+    "load_sketch",
     "match",
     "option",
     "privatize",
@@ -118,12 +127,14 @@ __all__ = [
     "register",
     "save",
     "save_database",
+    "save_sketch",
 ]
 
 _HOMES = {
     "Attack": "featveil.attacks.knowledge",
     "Concealer": "featveil.defenses",
     "Database": "featveil.databases",
+    "Gate": "featveil.defenses",
     "Guess": "featveil.attacks.knowledge",
     "Hardened": "featveil.defenses",
     "Identity": "featveil.defenses",
@@ -137,6 +148,7 @@ _HOMES = {
     "Naive": "featveil.defenses",
     "NearestMatcher": "featveil.matching",
     "Pool": "featveil.stores.pool",
+    "Sketch": "featveil.gate",
     "Subset": "featveil.defenses",
     "TemplateStore": "featveil.stores.templates",
     "WordMatcher": "featveil.matching",
@@ -150,6 +162,7 @@ _HOMES = {
     "load": "featveil.formats.veil",
     "load_database": "featveil.databases",
     "load_network": "featveil.defenses",
+    "load_sketch": "featveil.gate",
     "match": "featveil.matching",
     "option": "featveil.core.options",
     "privatize": "featveil.defenses",
@@ -157,6 +170,7 @@ _HOMES = {
     "register": "featveil.registry",
     "save": "featveil.formats.veil",
     "save_database": "featveil.databases",
+    "save_sketch": "featveil.gate",
 }
 
 _PACKAGES = ("audit", "distances")  # the first can be called

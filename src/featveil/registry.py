@@ -18,12 +18,24 @@ from featveil.core import ConcealingNetwork, Defense, InputError, PrivacyError
 from featveil.core.options import Option, Parameter, describe_types, option, parameters_of, parse
 from featveil.databases import Database, load_database
 from featveil.formats.network_files import load_network
+from featveil.gate import Sketch, load_sketch
 from featveil.stores.pool import Pool
 
-ALL = "all"
+ALL, NONE = "all", "none"
 _log = logging.getLogger(__name__)
-_WORDS = {str: "text", Database: "a file name", ConcealingNetwork: "a file name", Pool: "a file name"}
-_LOADERS: dict[type, Callable[..., Any]] = {Database: load_database, ConcealingNetwork: load_network, Pool: Pool}
+_WORDS = {
+    str: "text",
+    Database: "a file name",
+    ConcealingNetwork: "a file name",
+    Pool: "a file name",
+    Sketch: "a file name",
+}
+_LOADERS: dict[type, Callable[..., Any]] = {
+    Database: load_database,
+    ConcealingNetwork: load_network,
+    Pool: Pool,
+    Sketch: load_sketch,
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,6 +164,7 @@ DEFENSES = Registry(
         "metric": "featveil.defenses.metric:Metric",
         "naive": "featveil.defenses.naive:Naive",
         "concealer": "featveil.defenses.concealer:Concealer",
+        "gate": "featveil.defenses.gate:Gate",
     },
 )
 
@@ -295,15 +308,18 @@ def _by_field(name: str, given: Mapping[str, Any], digest: str | None) -> dict[s
         if one.option.needed and one.flags[0] not in given:
             raise InputError(f"{name} needs {one.flags[0]}, {one.option.needed}")
     values = {one.name: given[flag] for flag, one in own.items() if flag in given}
+    files = [one.name for one in takes.values() if {Database, Sketch}.intersection(one.types)]
+    pinned = [file for file in files if file in values]
     if follows is not None and after is not None:
         known = [each for each in DEFENSES if DEFENSES[each] in follows.types]
+        if after == NONE and "identity" in known:
+            after = "identity"
         if after not in known:
             raise InputError(f"after a {name} come {', '.join(known)}, got {follows.flags[0]} {after!r:.80}")
-        values[follows.name] = {"name": after, **_by_field(after, others, digest)}
-    elif digest is not None:
-        pinned = [one.name for one in takes.values() if Database in one.types and one.name in values]
-        if not pinned:
-            raise InputError("--database-digest needs --database: the built-in one is verified by itself")
+        values[follows.name] = {"name": after, **_by_field(after, others, None if pinned else digest)}
+    elif digest is not None and not pinned:
+        raise InputError("--database-digest needs --database or --sketch: the built-in one is verified by itself")
+    if digest is not None:
         values |= {key: Pinned(values[key], digest) for key in pinned}
     return values
 

@@ -21,6 +21,7 @@ from featveil.core import (
     Features,
     InputError,
     Keypoints,
+    MapPoints,
     Points,
     PrivacyError,
     PrivateFeatures,
@@ -38,9 +39,17 @@ from featveil.formats.veil import decode, encode
 from featveil.registry import DEFENSES
 from networks import random_network
 from pools import memory_pool
+from sketches import builtin_sketch, other_background
 
 # For parameters without a default, and those that stand for a file. A defense with another one adds it here.
-GIVEN: dict[str, Any] = {"epsilon": 10.0, "pool": memory_pool, "network": random_network}
+GIVEN: dict[str, Any] = {
+    "epsilon": 10.0,
+    "pool": memory_pool,
+    "network": random_network,
+    "sketch": builtin_sketch,
+    "background": other_background,
+    "min_features": 1,
+}
 
 
 def features(n: int = 6, kind: str = "sift") -> Features:
@@ -58,6 +67,8 @@ def make(name: str) -> Any:
 def arrays(descriptors: Descriptors) -> list[Any]:
     """The numbers that are released."""
     match descriptors:
+        case MapPoints():
+            return [descriptors.points]
         case Points():
             return [descriptors.values]
         case Subspaces():

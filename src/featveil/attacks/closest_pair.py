@@ -16,6 +16,7 @@ from featveil.attacks.knowledge import Guess, Knowledge
 from featveil.attacks.subspaces import central, project, subspaces_of
 from featveil.core import Features, Flats, InputError, Keypoints, Points, PrivateFeatures, Subspaces, WordSets
 from featveil.core.arrays import Float64, Integers
+from featveil.core.descriptors import as_flats
 from featveil.geometry import agreeing, agreeing_by_chance, agreeing_candidates
 from featveil.matching import NearestMatcher
 
@@ -79,7 +80,7 @@ def comparable(reference: Features | PrivateFeatures) -> Flats:
     """The descriptors of the other image; raises InputError for word sets, which have no distance to subspaces."""
     if isinstance(reference.descriptors, WordSets):
         raise InputError("a reference of word sets can be compared with word sets only: give raw or lifted features")
-    return reference.descriptors
+    return as_flats(reference.descriptors)
 
 
 def own_side(subspaces: Subspaces, reference: Flats, pairs: Integers, start: Float64) -> Float64:

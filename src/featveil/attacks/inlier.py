@@ -63,6 +63,8 @@ class Inlier:
         pairs, note = self._inliers(seen, reference, NearestMatcher().match(hidden, comparable(reference)).indices)
         if isinstance(hidden, Subspaces):
             return meeting(hidden, reference, pairs, note)
+        if not isinstance(hidden, Points):
+            raise InputError("attack inlier is on points, subspaces and word sets")
         return _of_points(hidden, reference, pairs, note)
 
     def _inliers(

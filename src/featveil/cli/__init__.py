@@ -66,7 +66,7 @@ _UsageError: Any = typer.BadParameter.__bases__[0]
 
 
 class Commands(TyperGroup):
-    """The commands; a user's mistake ends in one line on stderr and exit code 2, never in a traceback."""
+    """The commands; a user's mistake ends in one line on stderr and an exit code, never in a traceback."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was asked for."""
@@ -74,7 +74,7 @@ class Commands(TyperGroup):
             return super().invoke(ctx)
         except FeatveilError as error:
             complain("error", error)
-            raise typer.Exit(2) from None
+            raise typer.Exit(error.exit_code) from None
         except _UsageError as error:
             if type(error).__name__ == "NoArgsIsHelpError":
                 raise

@@ -1,7 +1,7 @@
 """Value types, protocols, guarantees, entropy and errors: what everything else speaks in. NumPy and stdlib only."""
 
 from featveil.core.cameras import Camera, Pose
-from featveil.core.descriptors import Descriptors, Flats, Points, Subspaces, WordSets
+from featveil.core.descriptors import Descriptors, Flats, MapPoints, Points, Subspaces, WordSets
 from featveil.core.entropy import Randomness, SecureRandomness
 from featveil.core.errors import (
     DatasetError,
@@ -10,6 +10,7 @@ from featveil.core.errors import (
     InputError,
     MissingExtraError,
     NotFittedError,
+    NotMappedError,
     PrivacyError,
 )
 from featveil.core.features import Features, Keypoints, PrivateFeatures, Spec
@@ -17,7 +18,7 @@ from featveil.core.guarantees import Guarantee
 from featveil.core.kinds import base_kind, concealed_kind, is_concealed
 from featveil.core.matches import Matches
 from featveil.core.networks import ConcealingNetwork
-from featveil.core.protocols import Account, ChangesKind, Defense
+from featveil.core.protocols import Account, ChangesKind, Defense, Selective
 
 __all__ = [
     "Account",
@@ -34,15 +35,18 @@ __all__ = [
     "Guarantee",
     "InputError",
     "Keypoints",
+    "MapPoints",
     "Matches",
     "MissingExtraError",
     "NotFittedError",
+    "NotMappedError",
     "Points",
     "Pose",
     "PrivacyError",
     "PrivateFeatures",
     "Randomness",
     "SecureRandomness",
+    "Selective",
     "Spec",
     "Subspaces",
     "WordSets",

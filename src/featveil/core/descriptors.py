@@ -1,4 +1,4 @@
-"""What a descriptor can be: a point, an affine subspace that contains it, or a set of words of a codebook.
+"""What a descriptor can be: a point, a subspace that contains it, words of a codebook, or the points of a map it shows.
 
 `Descriptors` is a closed union. Code that handles descriptors matches on it and covers every case. `Flats` are those
 that have distances by themselves: a point is a flat of dimension 0.
@@ -134,14 +134,64 @@ class WordSets:
         return type(self)(self.words[indices], self.codebook, self.codebook_size)
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class MapPoints:
+    """What each feature may show of a map: `points` (n, k) are numbers of its points, each row rising.
+
+    A row with fewer than k points begins with -1.
+
+    `model` is the digest of the map, which has `model_points` points, and `sketch` that of what they were looked up in.
+    """
+
+    points: Integers
+    sketch: str
+    model: str
+    model_points: int
+
+    def __post_init__(self) -> None:
+        for digest in (self.sketch, self.model):
+            if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
+                raise InputError("a map and its sketch are named by digests: 64 lower-case hexadecimal digits")
+        if type(self.model_points) is not int or not 1 <= self.model_points <= _MOST_WORDS:
+            raise InputError(f"a map has 1 to {_MOST_WORDS} points")
+        object.__setattr__(self, "points", integers("map points", self.points, (None, None)))
+        if self.points.shape[1] == 0:
+            raise InputError("a feature shows at least one point of the map")
+        if self.points.size and not -1 <= self.points.min() <= self.points.max() < self.model_points:
+            raise InputError(f"a point is outside the map: its number must be 0 to {self.model_points - 1}")
+        if (self.points[:, -1] < 0).any():
+            raise InputError("a feature shows at least one point of the map")
+        if ((self.points[:, 1:] <= self.points[:, :-1]) & (self.points[:, 1:] >= 0)).any():
+            raise InputError(
+                "the points of a feature must be different and in rising order, so that order tells nothing"
+            )
+
+    def __repr__(self) -> str:
+        return f"MapPoints(n={len(self)}, k={self.candidates}, sketch={self.sketch[:12]})"
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    @property
+    def candidates(self) -> int:
+        """Points sent for each feature, k at most."""
+        return int(self.points.shape[1])
+
+    def take(self, indices: Integers) -> Self:
+        """The descriptors at `indices`, in that order."""
+        return type(self)(self.points[indices], self.sketch, self.model, self.model_points)
+
+
 Flats = Points | Subspaces
-Descriptors = Points | Subspaces | WordSets
+Descriptors = Points | Subspaces | WordSets | MapPoints
 
 
 def as_flats(descriptors: Descriptors) -> Flats:
     """`descriptors`, if they have distances by themselves; raises InputError if not."""
     if isinstance(descriptors, WordSets):
         raise InputError("word sets have no distances by themselves: match them with their codebook")
+    if isinstance(descriptors, MapPoints):
+        raise InputError("points of a map have no distances by themselves: localize them in their map")
     if not isinstance(descriptors, Points | Subspaces):
         name = type(descriptors).__name__
         raise InputError(f"expected Points or Subspaces (as in features.descriptors), got {name}")

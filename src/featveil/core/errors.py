@@ -4,6 +4,7 @@ FeatveilError
 ├── InputError           an argument or a user's file content cannot be used
 ├── NotFittedError       a method was used before it had what it learns from
 ├── PrivacyError         the request would release something known to be unsafe
+├── NotMappedError       a photograph shows too little of a map: nothing of it is released
 ├── FormatError          a featveil, hloc or COLMAP file is damaged, hostile or of another version
 ├── DatasetError         a dataset folder does not have the layout it should
 └── MissingExtraError    an optional dependency is needed and absent
@@ -13,7 +14,9 @@ A message says what was expected, what came and what to do. It never quotes a de
 
 
 class FeatveilError(Exception):
-    """Base of all featveil errors; the command line prints it as one line and exits with 2."""
+    """Base of all featveil errors; the command line prints it as one line and exits with its `exit_code`."""
+
+    exit_code = 2
 
 
 class InputError(FeatveilError, ValueError):
@@ -26,6 +29,12 @@ class NotFittedError(FeatveilError):
 
 class PrivacyError(FeatveilError):
     """The request is refused because it is known to reveal what it should hide."""
+
+
+class NotMappedError(FeatveilError):
+    """A photograph shows too little of a map for anything of it to be released."""
+
+    exit_code = 3
 
 
 class FormatError(FeatveilError):

@@ -2,7 +2,7 @@
 
 from typing import Protocol, Self, runtime_checkable
 
-from featveil.core.arrays import Integers
+from featveil.core.arrays import Float32, Integers
 from featveil.core.descriptors import Descriptors, Points
 from featveil.core.entropy import Randomness
 from featveil.core.features import PrivateFeatures, Spec
@@ -35,6 +35,17 @@ class ChangesKind(Protocol):
 
     def released_kind(self, kind: str) -> str:
         """The kind of what is released of descriptors of `kind`."""
+        ...
+
+
+@runtime_checkable
+class Selective(Protocol):
+    """A defense that sends some of the features only: which ones it is to choose, it also sees their positions."""
+
+    def release(
+        self, points: Points, xy: Float32 | None, rng: Randomness, labels: Integers | None = None
+    ) -> tuple[Integers, Descriptors]:
+        """The rows of `points` (n, d) that are sent, rising, and the private descriptors of these."""
         ...
 
 

@@ -12,9 +12,11 @@ from featveil.core import (
     PrivateFeatures,
     Randomness,
     SecureRandomness,
+    Selective,
 )
 from featveil.defenses.concealer import Concealer, builtin_concealer, has_builtin_concealer, last_step
 from featveil.defenses.confounders import STRATEGIES
+from featveil.defenses.gate import Gate
 from featveil.defenses.hardened import Hardened
 from featveil.defenses.identity import Identity
 from featveil.defenses.lifting import Lifting
@@ -31,6 +33,7 @@ __all__ = [
     "STRATEGIES",
     "Concealer",
     "ConcealingNetwork",
+    "Gate",
     "Hardened",
     "Identity",
     "Lifting",
@@ -65,10 +68,11 @@ def privatize(
 
     Scale, orientation and response are left out unless `keep_geometry`: they help to redraw the picture. `apart` keeps
     only features that do not overlap (`lying_apart`), which are few. Features with keypoints come in the order of their
-    positions, row by row, because detectors sort them by response. Randomness is the operating system's; pass a seeded
-    `rng` for studies only. With an `account` nothing is returned unless it was charged. `strict` refuses what `lint`
-    knows to be broken, and any other `rng` than SecureRandomness. Raises InputError when the defense does not fit,
-    PrivacyError when the account is short or `strict` refuses.
+    positions, row by row, because detectors sort them by response; a gate sends some of them only.
+    Randomness is the operating system's; pass a seeded `rng` for studies only. With an `account` nothing is returned
+    unless it was charged. `strict` refuses what `lint` knows to be broken, and any other `rng` than SecureRandomness.
+    Raises InputError when the defense does not fit, PrivacyError when the account is short or `strict` refuses, and
+    NotMappedError when too little passes a gate.
     """
     if not isinstance(features, Features):
         raise InputError(f"expected raw Features, got {type(features).__name__}")
@@ -89,7 +93,12 @@ def privatize(
     keypoints = features.keypoints
     if keypoints is not None and not keep_geometry:
         keypoints = keypoints.positions_only()
-    descriptors = ready.privatize(features.descriptors, rng, features.labels)
+    if isinstance(ready, Selective):
+        places = None if features.keypoints is None else features.keypoints.xy
+        rows, descriptors = ready.release(features.descriptors, places, rng, features.labels)
+        keypoints = None if keypoints is None else keypoints.take(rows)
+    else:
+        descriptors = ready.privatize(features.descriptors, rng, features.labels)
     kind = ready.released_kind(features.kind) if isinstance(ready, ChangesKind) else features.kind
     spec, guarantee = ready.spec(), ready.guarantee()
     private = PrivateFeatures(descriptors, kind, spec, guarantee, keypoints, features.image_size)

@@ -80,14 +80,7 @@ class Subset:
         codebook, k = self._words, self.subset_size
         if len(words) and not 0 <= words.min() <= words.max() < len(codebook):
             raise InputError(f"a word index is outside the codebook: it must be 0 to {len(codebook) - 1}")
-        kept = self.coin.flip(len(words), rng)
-        sets = np.empty((len(words), k), np.int64)
-        for rows, others in ((np.flatnonzero(~kept), k), (np.flatnonzero(kept), k - 1)):
-            drawn = distinct(len(rows), others, len(codebook) - 1, rng)
-            sets[rows, :others] = drawn + (drawn >= words[rows, None])  # stepping over the word itself
-            sets[rows, others:] = words[rows, None]
-        sets.sort(axis=1)
-        return WordSets(sets, codebook.digest, len(codebook))
+        return WordSets(sets_with(words, len(codebook), k, self.coin, rng), codebook.digest, len(codebook))
 
     @cached_property
     def coin(self) -> Coin:
@@ -99,6 +92,18 @@ class Subset:
         if self.codebook is None:
             raise NotFittedError("this mechanism has no codebook: call for_kind(kind), or give one")
         return self.codebook
+
+
+def sets_with(words: Integers, codebook_size: int, subset_size: int, coin: Coin, rng: Randomness) -> Integers:
+    """Rising sets (n, k) of words below `codebook_size`: with each of `words` (n,) where the `coin` shows heads."""
+    kept = coin.flip(len(words), rng)
+    sets = np.empty((len(words), subset_size), np.int64)
+    for rows, others in ((np.flatnonzero(~kept), subset_size), (np.flatnonzero(kept), subset_size - 1)):
+        drawn = distinct(len(rows), others, codebook_size - 1, rng)
+        sets[rows, :others] = drawn + (drawn >= words[rows, None])  # stepping over the word itself
+        sets[rows, others:] = words[rows, None]
+    sets.sort(axis=1)
+    return sets
 
 
 def subset_coin(epsilon: float, codebook_size: int, subset_size: int) -> Coin:

@@ -19,6 +19,8 @@ _DTYPES: dict[str, np.dtype[Any]] = {
     "F16": np.dtype("<f2"),
     "I64": np.dtype("<i8"),
     "I32": np.dtype("<i4"),
+    "U16": np.dtype("<u2"),
+    "U8": np.dtype("u1"),
 }
 OF_FEATURES = ("F32", "I64", "I32")
 _MAX_RANK = 3

@@ -19,6 +19,7 @@ from featveil.core import (
     Guarantee,
     InputError,
     Keypoints,
+    MapPoints,
     Points,
     PrivacyError,
     PrivateFeatures,
@@ -29,7 +30,7 @@ from featveil.core import (
 from featveil.core.files import replacing
 from featveil.formats.tensors import MAX_HEADER_BYTES, read_json_object, read_tensors
 
-VERSION = 1
+VERSION = 2  # of files with points of a map; all others are still of version 1, which older readers know
 MAX_BYTES = 2**30
 MAX_DESCRIPTOR_SIZE = 2**16
 
@@ -43,8 +44,10 @@ _TENSORS = {
     "points": {"points.values"},
     "subspaces": {"subspaces.offset", "subspaces.basis"},
     "words": {"words.indices"},
+    "map-points": {"map.points"},
 }
-_WHOLE = {"labels": "i8", "words.indices": "i4"}  # type of the tensors that are not F32
+_EXTRA = {"words": {"codebook"}, "map-points": {"map"}}  # metadata by representation
+_WHOLE = {"labels": "i8", "words.indices": "i4", "map.points": "i4"}  # type of the tensors that are not F32
 _GEOMETRY = ("scale", "orientation", "response")
 _KEYPOINTS = {"keypoints.xy", *(f"keypoints.{name}" for name in _GEOMETRY)}
 _LARGEST_WHOLE = 2**63
@@ -89,7 +92,7 @@ def load(path: str | Path) -> Features | PrivateFeatures:
 def encode(features: Features | PrivateFeatures) -> bytes:
     """The content of a `.veil` file. Raises like `save`."""
     about: dict[str, Any] = {
-        "version": VERSION,
+        "version": 1,
         "content": "raw",
         "kind": features.kind,
         "image_size": None if features.image_size is None else [int(side) for side in features.image_size],
@@ -107,6 +110,11 @@ def encode(features: Features | PrivateFeatures) -> bytes:
         }
         if isinstance(features.descriptors, WordSets):
             about["codebook"] = {"digest": features.descriptors.codebook, "size": features.descriptors.codebook_size}
+        if isinstance(features.descriptors, MapPoints):
+            sent = features.descriptors
+            about["map"] = {"sketch": sent.sketch, "model": sent.model, "points": sent.model_points}
+        if features.guarantee.tau is not None or isinstance(features.descriptors, MapPoints):
+            about["version"] = VERSION
     elif features.labels is not None:
         tensors["labels"] = features.labels
     described = json.dumps(about, sort_keys=True, separators=(",", ":"), allow_nan=False)
@@ -140,7 +148,7 @@ def _build(about: dict[str, Any], tensors: Tensors) -> Features | PrivateFeature
     if about["content"] == "raw" and isinstance(descriptors, Points):
         return Features(descriptors, kind, keypoints, image_size, tensors.get("labels"))
     _check_spec(about["defense"])
-    guarantee = _read_guarantee(about["guarantee"])
+    guarantee = _read_guarantee(about["guarantee"], about["version"])
     return PrivateFeatures(descriptors, kind, about["defense"], guarantee, keypoints, image_size)
 
 
@@ -157,7 +165,9 @@ def _read_about(metadata: object) -> dict[str, Any]:
     content, representation, size = (about.get(name) for name in ("content", "representation", "image_size"))
     if not isinstance(representation, str) or representation not in _TENSORS:
         raise FormatError(f"its representation is none of {', '.join(_TENSORS)}")
-    extra = {"codebook"} if representation == "words" else set()
+    extra = _EXTRA.get(representation, set())
+    if extra == {"map"} and version < VERSION:
+        raise FormatError("points of a map came with format 2: its version is wrong")
     if not isinstance(content, str) or about.keys() != _FIELDS.get(content, set()) | extra:
         raise FormatError("its metadata does not have the fields of raw or private features")
     if content == "raw" and representation != "points":
@@ -180,7 +190,7 @@ def _check_names(about: dict[str, Any], tensors: Tensors) -> None:
     if tensors.keys() - needed - optional:
         raise FormatError("it holds a tensor that this content may not have")
     if any(array.dtype != np.dtype(_WHOLE.get(name, "f4")) for name, array in tensors.items()):
-        raise FormatError("labels must be I64, word indices I32 and all other tensors F32")
+        raise FormatError("labels must be I64, word indices and map points I32 and all other tensors F32")
 
 
 def _keypoint_tensors(keypoints: Keypoints | None) -> Tensors:
@@ -204,6 +214,8 @@ def _representation(descriptors: Descriptors) -> str:
             return "subspaces"
         case WordSets():
             return "words"
+        case MapPoints():
+            return "map-points"
 
 
 def _descriptor_tensors(descriptors: Descriptors) -> Tensors:
@@ -214,6 +226,8 @@ def _descriptor_tensors(descriptors: Descriptors) -> Tensors:
             tensors = {"subspaces.offset": offset, "subspaces.basis": basis}
         case WordSets(words):
             tensors = {"words.indices": words.astype(np.int32)}
+        case MapPoints(points):
+            tensors = {"map.points": points.astype(np.int32)}
     largest = max(length for tensor in tensors.values() for length in tensor.shape[1:])
     if largest > MAX_DESCRIPTOR_SIZE:
         raise InputError(f"descriptors of size {largest} are larger than {MAX_DESCRIPTOR_SIZE}")
@@ -229,6 +243,11 @@ def _read_descriptors(about: dict[str, Any], tensors: Tensors) -> Descriptors:
             return Points(tensors["points.values"])
         case "subspaces":
             return Subspaces(tensors["subspaces.offset"], tensors["subspaces.basis"])
+        case "map-points":
+            shown = about["map"]
+            if not isinstance(shown, dict) or shown.keys() != {"sketch", "model", "points"}:
+                raise FormatError("its map must have exactly sketch, model and points")
+            return MapPoints(tensors["map.points"], shown["sketch"], shown["model"], shown["points"])
     codebook = about["codebook"]
     if not isinstance(codebook, dict) or codebook.keys() != {"digest", "size"}:
         raise FormatError("its codebook must have exactly digest and size")
@@ -266,13 +285,19 @@ def _is_plain(value: object) -> bool:
 def _guarantee_fields(guarantee: Guarantee) -> Spec:
     if guarantee.epsilon is not None and not math.isfinite(guarantee.epsilon):
         raise InputError("an infinite epsilon guarantees nothing: state the guarantee as 'none'")
-    return {"kind": guarantee.kind, "epsilon": guarantee.epsilon, "unit": guarantee.unit}
+    fields: Spec = {"kind": guarantee.kind, "epsilon": guarantee.epsilon, "unit": guarantee.unit}
+    return fields if guarantee.tau is None else fields | {"tau": guarantee.tau}
 
 
-def _read_guarantee(fields: object) -> Guarantee:
-    if not isinstance(fields, dict) or fields.keys() != {"kind", "epsilon", "unit"}:
-        raise FormatError("its guarantee must have exactly kind, epsilon and unit")
-    epsilon = fields["epsilon"]
-    if epsilon is not None and (type(epsilon) not in (int, float) or not _is_plain(epsilon)):
-        raise FormatError("its epsilon is not a finite number")
-    return Guarantee(fields["kind"], None if epsilon is None else float(epsilon), fields["unit"])
+def _read_guarantee(fields: object, version: int) -> Guarantee:
+    names = {"kind", "epsilon", "unit"}
+    if isinstance(fields, dict) and version >= VERSION and fields.get("kind") == "map-known":
+        names.add("tau")
+    if not isinstance(fields, dict) or fields.keys() != names:
+        raise FormatError("its guarantee must have exactly kind, epsilon and unit, and tau where it is map-known")
+    for name in ("epsilon", "tau"):
+        value = fields.get(name)
+        if value is not None and (type(value) not in (int, float) or not _is_plain(value)):
+            raise FormatError(f"its {name} is not a finite number")
+    epsilon, tau = (None if fields.get(name) is None else float(fields[name]) for name in ("epsilon", "tau"))
+    return Guarantee(fields["kind"], epsilon, fields["unit"], tau)

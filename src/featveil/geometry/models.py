@@ -1,8 +1,11 @@
 """A sparse COLMAP model as plain values."""
 
+import hashlib
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +30,7 @@ class View:
 @dataclass(frozen=True, eq=False)
 class SparseModel:
     """Registered images by name and the points they see: `points` (p, 3), the length of each one's track (p,) and
-    its mean reprojection error (p,) in pixels."""
+    its mean reprojection error (p,) in pixels. The points of a file are in the order of their identities there."""
 
     views: dict[str, View]
     points: Float64
@@ -38,6 +41,19 @@ class SparseModel:
     def poses(self) -> dict[str, Pose]:
         """Where the registered cameras stand."""
         return {name: view.pose for name, view in self.views.items()}
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of which keypoint of which image shows which point: what numbers of points mean.
+
+        It stays the same when points and cameras are moved, as bundle adjustment does.
+        """
+        digest = hashlib.sha256(f"featveil model\n{len(self.points)}\n".encode())
+        for name in sorted(self.views):
+            points = np.ascontiguousarray(self.views[name].points, "<i8")
+            digest.update(f"{json.dumps(name)} {len(points)}\n".encode())
+            digest.update(points.data)
+        return digest.hexdigest()
 
     @property
     def mean_track_length(self) -> float:
@@ -87,7 +103,7 @@ def _readable(folder: str | Path) -> Iterator[None]:
 
 def to_model(reconstruction: Any) -> SparseModel:
     """The values of a pycolmap reconstruction."""
-    points = reconstruction.points3D
+    points = dict(sorted(reconstruction.points3D.items()))
     place = {identity: number for number, identity in enumerate(points)}
     errors = np.array([point.error for point in points.values()], np.float64)
     images = (reconstruction.images[identity] for identity in reconstruction.reg_image_ids())

@@ -9,7 +9,7 @@ from typing import Any, Literal, Self, assert_never, cast, get_args
 
 import numpy as np
 
-from featveil.core import Descriptors, InputError, Keypoints, Points, Subspaces, WordSets
+from featveil.core import Descriptors, InputError, Keypoints, MapPoints, Points, Subspaces, WordSets
 from featveil.core.arrays import Float32, Integers
 from featveil.core.features import check_kind
 
@@ -29,8 +29,8 @@ class Encoding:
     """What a network reads: descriptors of `kind` and `size` d, sent as `representation`, and which geometry.
 
     `count` is the dimension m of subspaces, the size k of word sets, and 1 for points. `codebook` is the digest of the
-    words. Geometry "positions" is position only, "full" has scale, orientation and response, "either" takes both.
-    Raises InputError for values that no descriptors have.
+    words, or of the sketch whose points are sent. Geometry "positions" is position only, "full" has scale, orientation
+    and response, "either" takes both. Raises InputError for values that no descriptors have.
     """
 
     kind: str
@@ -64,6 +64,10 @@ class Encoding:
                 if words is None:
                     raise InputError("word sets are read with their codebook: give it")
                 return cls(kind, int(words.shape[1]), "words", descriptors.subset_size, geometry, descriptors.codebook)
+            case MapPoints():
+                if words is None:
+                    raise InputError("points of a map are read with their descriptors: give the sketch")
+                return cls(kind, int(words.shape[1]), "words", descriptors.candidates, geometry, descriptors.sketch)
         assert_never(descriptors)
 
     @property
@@ -164,12 +168,18 @@ def _vectors(descriptors: Descriptors, words: Float32 | None) -> Float32:
             n, m, d = descriptors.basis.shape
             return canonical(descriptors).reshape(n, (m + 1) * d) * np.float32(np.sqrt(d))
         case WordSets():
-            known = 0 if words is None else len(words)
-            if words is None or known != descriptors.codebook_size:
-                raise InputError(f"the codebook has {known} words, the sets are of {descriptors.codebook_size}")
-            vectors = _rooted(np.asarray(words[descriptors.words], np.float32))
-            return vectors.reshape(len(descriptors), descriptors.subset_size * words.shape[1])
+            return _named(descriptors.words, descriptors.codebook_size, words)
+        case MapPoints():
+            return _named(descriptors.points, descriptors.model_points, words)
     assert_never(descriptors)
+
+
+def _named(numbers: Integers, size: int, words: Float32 | None) -> Float32:
+    """What the numbers (n, k) stand for: words of a codebook, or points of a map, of which there are `size`."""
+    known = 0 if words is None else len(words)
+    if words is None or known != size:
+        raise InputError(f"{known} words or points are known, the features are of {size}")
+    return _rooted(np.asarray(words[numbers], np.float32)).reshape(len(numbers), numbers.shape[1] * words.shape[1])
 
 
 def _rooted(values: Float32) -> Float32:

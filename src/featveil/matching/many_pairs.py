@@ -4,7 +4,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from typing import Unpack
 
-from featveil.core import Descriptors, Features, Matches, Points, PrivateFeatures, Subspaces, WordSets
+from featveil.core import Descriptors, Features, MapPoints, Matches, Points, PrivateFeatures, Subspaces, WordSets
 from featveil.matching.dispatch import MatchOptions, match
 
 Read = Callable[[str], Features | PrivateFeatures]
@@ -58,5 +58,5 @@ def _size(descriptors: Descriptors) -> int:
             return values.nbytes
         case Subspaces(offset, basis):
             return offset.nbytes + basis.nbytes
-        case WordSets(words):
-            return words.nbytes
+        case WordSets(whole) | MapPoints(whole):
+            return whole.nbytes

@@ -15,6 +15,7 @@ from featveil.core import (
     Features,
     FeatveilError,
     InputError,
+    MapPoints,
     Points,
     PrivateFeatures,
     Subspaces,
@@ -157,8 +158,8 @@ def fingerprint(features: Features | PrivateFeatures) -> str:
             arrays: list[NDArray[Any] | None] = [values]
         case Subspaces(offset, basis):
             arrays = [offset, basis]
-        case WordSets(words):
-            arrays = [words]
+        case WordSets(whole) | MapPoints(whole):
+            arrays = [whole]
     if features.keypoints is not None:
         arrays += [getattr(features.keypoints, field.name) for field in fields(features.keypoints)]
     digest = hashlib.sha256()

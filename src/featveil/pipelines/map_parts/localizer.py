@@ -2,9 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
-from featveil.core import Camera, Features, InputError, Matches, WordSets
+import numpy as np
+
+from featveil.core import Camera, Features, InputError, MapPoints, Matches, WordSets
 from featveil.core.arrays import Integers
 from featveil.formats.collections import Collection, open_collection
 from featveil.geometry.absolute_pose import (
@@ -51,25 +54,20 @@ class Localizer:
         """Of `model`, a folder or what was read from it, with the `features` of its images, which stay in memory.
 
         `features` are a file or a folder of them, or a function of an image's name; without any those beside the
-        model. Raises InputError when there are none, or FormatError.
+        model. Queries that name points of the map need none. Raises InputError or FormatError for an unusable model.
         """
-        if isinstance(model, SparseModel):
-            if features is None:
-                raise InputError("a model that was read needs the features of its images: give them, or its folder")
-            self.model = model
-        else:
-            self.model = read_model(model)
-            features = features or beside(Path(model))
+        self.model = model if isinstance(model, SparseModel) else read_model(model)
         self.options = options or LocalizeOptions()
-        self.images = list(self.model.views)
-        if isinstance(features, str | Path):
-            collection = open_collection(features)
-            self.images = usable_images(self.model, collection)
-            features = collection.read
+        self._folder = None if isinstance(model, SparseModel) else Path(model)
+        self._given = features
         self._network = self.options.matching.get("network")
-        self._raw = features
         self._kept = Kept()
         self._seen: dict[str, Integers] = {}
+
+    @cached_property
+    def images(self) -> list[str]:
+        """The images of the map that there are features of: what a query is matched with."""
+        return self._source[1]
 
     def locate(
         self,
@@ -81,6 +79,7 @@ class Localizer:
         """The pose of `query` from matches with `images` of the map (default: all); `known` intrinsics stay.
 
         Without a camera its focal length is estimated along. With too few matches there is no pose, and a reason.
+        A query that names points of the map is not matched with anything: see `featveil.defenses.gate`.
         Raises InputError when query and map cannot be compared, an image is not in the map, or its features are others
         than the model was made of.
         """
@@ -88,11 +87,25 @@ class Localizer:
             if query.image_size is None:
                 raise InputError("neither size nor camera of the query is known: give its camera")
             camera, known = guess_camera(query.image_size), False
+        if isinstance(query.descriptors, MapPoints):
+            shown = self.named(query)
+            several = query.descriptors.candidates > 1
+            return (estimate_beyond_chance if several else estimate_pose)(shown, camera, known, self.options.search)
         images = self.images if images is None else images
         correspondences = self.correspondences(query, images)
         words = has_words(query, *(self._features(query, name) for name in images[:1]))
         estimate = estimate_beyond_chance if words else estimate_pose
         return estimate(correspondences, camera, known, self.options.search)
+
+    def named(self, query: AnyFeatures) -> Correspondences:
+        """Which points of the map a gated query says that its keypoints show; raises InputError for another map."""
+        descriptors, keypoints = query.descriptors, query.keypoints
+        if keypoints is None or not isinstance(descriptors, MapPoints):
+            raise InputError("the query does not name points of a map, with the places where it saw them")
+        check_model(descriptors, self.model)
+        keypoint = np.repeat(np.arange(len(descriptors)), descriptors.candidates)
+        point = descriptors.points.ravel()
+        return Correspondences(keypoint, point, keypoints.xy[keypoint].astype(np.float64), self.model.points[point])
 
     def correspondences(self, query: AnyFeatures, images: Sequence[str]) -> Correspondences:
         """Which points of the map the keypoints of `query` may show, by its matches with `images`."""
@@ -125,8 +138,22 @@ class Localizer:
 
     def _read(self, name: str) -> AnyFeatures:
         """What the map has of an image; raw features are concealed where queries are."""
-        features = self._raw(name)
+        features = self._source[0](name)
         return features if self._network is None else conceal_raw(features, self._network)
+
+    @cached_property
+    def _source(self) -> tuple[Read, list[str]]:
+        """What reads features of images of the map, and of which."""
+        given = self._given
+        if given is None and self._folder is None:
+            raise InputError("a model that was read needs the features of its images: give them, or its folder")
+        if given is None and self._folder is not None:
+            given = beside(self._folder)
+        if isinstance(given, str | Path):
+            collection = open_collection(given)
+            return collection.read, usable_images(self.model, collection)
+        assert given is not None
+        return given, list(self.model.views)
 
     def _words(self, name: str) -> AnyFeatures:
         features = self._read(name)
@@ -138,6 +165,15 @@ class Localizer:
                 raise InputError(f"the features of image {name!r} have no keypoints, which localization needs")
             self._seen[name] = points_at(self.model.views[name], features.keypoints.xy, name)
         return self._seen[name]
+
+
+def check_model(points: MapPoints, model: SparseModel) -> None:
+    """Raise InputError unless the numbers of `points` are of this model."""
+    if points.model != model.digest:
+        raise InputError(
+            f"this query names points of map {points.model[:16]}, the model is {model.digest[:16]}: it is another one,"
+            " or it changed since the sketch was built; build the sketch again"
+        )
 
 
 def beside(model: Path) -> Path:
