@@ -57,7 +57,7 @@ COMMANDS = {
     "ledger": ("ledger:app", "Set privacy budgets, and show what releases have spent of them."),
     "pool": ("pool:app", "Keep descriptors that only this device has, to hide others among."),
     "patches": ("patches:app", "Build sets of matching patches, to train and to measure descriptors."),
-    "train": ("train_concealer:app", "Train networks: inverters that attack, concealers that defend."),
+    "train": ("train:app", "Train networks: inverters that attack, concealers that defend."),
     "bench": ("bench:app", "Measure how well private features match, and how fast."),
 }
 
