@@ -29,6 +29,7 @@ COMMANDS = {
         "localize:localize",
         "Find where private queries were taken, in a map of raw or private features. Needs the extra colmap.",
     ),
+    "sketch": ("sketch:app", "Sketch maps: what devices must know to send only what the map knows already."),
     "attack": (
         "attack:attack",
         "Try to recover the descriptors behind private features, and say how near the guesses come.",

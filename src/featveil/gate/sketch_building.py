@@ -79,7 +79,8 @@ def build_sketch(facts: MapFacts, observations: Stream, size: int | None = BYTES
 def merge_sketches(sketches: Sequence[Sketch]) -> Sketch:
     """One sketch of all entries of several of one map, such as its tiles; what is in two of them counts once.
 
-    A calibration stays where all of them carry the same, as tiles do; signatures do not. Raises InputError for sketches of different maps or kinds, or with different quantisers.
+    A calibration stays where all of them carry the same, as tiles do; signatures do not. Raises InputError for sketches
+    of different maps or kinds, or with different quantisers.
     """
     if not sketches:
         raise InputError("there is no sketch to merge")
