@@ -435,6 +435,8 @@ def _foreign_features(path: Path, kind: str) -> "Iterator[Features]":
         try:
             yield extract(image, kind, FEATURES_OF_IMAGE)
         except FeatveilError as error:
+            if not path.is_dir():
+                raise
             logger.warning(f"left out {image}: {error}")
 
 
