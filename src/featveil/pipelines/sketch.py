@@ -325,6 +325,8 @@ def _check_file(out: Path, overwrite: bool) -> None:
     if out.suffix != _SUFFIX:
         raise InputError(f"a sketch is a {_SUFFIX} file, not {out.name}")
     check_folder(out.parent)
+    if out.is_dir():
+        raise InputError(f"{out} is a folder: name a file, or write tiles (--tile-images)")
     if out.exists() and not overwrite:
         raise InputError(f"{out} is there already, and devices may name its digest: --overwrite replaces it")
 

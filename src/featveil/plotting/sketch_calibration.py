@@ -12,7 +12,7 @@ def draw_calibration(calibration: Calibration, path: str | Path) -> None:
     panel = figure.subplots()
     curves = [
         ("true correspondences", calibration.passes, LEVELS["quantised"], "-"),
-        ("of these, right point", calibration.right, LEVELS["quantised"], ":"),
+        ("to the right point", calibration.right, LEVELS["quantised"], ":"),
     ]
     if calibration.foreign is not None:
         curves.append(("foreign content", calibration.foreign, LEVELS["raw"], "-"))
