@@ -155,7 +155,7 @@ def test_the_third_stage_may_be_planned_anew(tmp_path: Path) -> None:
 
 
 def test_lambda_decides_how_much_is_concealed(tmp_path: Path) -> None:
-    plan = Preset(Stage(50, 1e-2, pairs=32), Stage(120, 2e-2, pieces=4), Stage(80, 1e-2, 32, 4), inverter=TINY)
+    plan = Preset(Stage(50, 1e-2, pairs=32), Stage(120, 1e-2, pieces=4), Stage(80, 1e-2, 32, 4), inverter=TINY)
     source, outcome = SomeSource(), {}
     raw = source.false_rate(lambda values: values)
     for strength in (0.0, 1.0):
