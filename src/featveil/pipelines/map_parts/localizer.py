@@ -102,7 +102,7 @@ class Localizer:
         if keypoints is None or not isinstance(descriptors, MapPoints):
             raise InputError("the query does not name points of a map, with the places where it saw them")
         check_model(descriptors, self.model)
-        keypoint, place = np.nonzero(descriptors.points >= 0)
+        keypoint, place = np.nonzero(descriptors.points >= 0)  # a row with fewer points begins with -1
         point = descriptors.points[keypoint, place]
         return Correspondences(keypoint, point, keypoints.xy[keypoint].astype(np.float64), self.model.points[point])
 
@@ -184,7 +184,7 @@ def check_model(points: MapPoints, model: SparseModel) -> None:
     """Raise InputError unless the numbers of `points` are of this model."""
     if (points.model, points.model_points) != (model.digest, len(model.points)):
         raise InputError(
-            f"this query names points of map {points.model[:16]}, the model is {model.digest[:16]}: it is another one,"
+            f"the query names points of map {points.model[:16]}, the model is {model.digest[:16]}: it is another one,"
             " or it changed since the sketch was built; build the sketch again"
         )
 
