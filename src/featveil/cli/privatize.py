@@ -30,8 +30,8 @@ _DIGESTS = ("network", "database", "codebook", "sketch")
 def privatize(request: PrivatizeRequest, options: DefenseOptions, json: Json = False) -> None:
     """Hide descriptors so that they still match. Randomness is the operating system's, or that of the pool's secret.
 
-    An input that cannot be read is reported and left out: exit code 1 if others worked, 2 if none did. With a gate so is
-    a photograph of another place than the sketch's: exit code 3 if no input shows it.
+    An input that cannot be read is reported and left out: exit code 1 if others worked, 2 if none did. A gate also
+    leaves out photographs of other places than its sketch is of: exit code 3 if no input shows that place.
 
     Example: featveil privatize query.jpg --out query.veil --defense subset --epsilon 10
 

@@ -150,8 +150,8 @@ def find_sources(
 ) -> dict[str, Source]:
     """What to privatize, by name. A folder stands for its .veil files or, without any, its images.
 
-    `only` is a pattern that names must fit. Without a `kind`, images are described by the `usual` one. Raises InputError when an input holds nothing, two hold one name or none
-    fits, and PrivacyError for a private file.
+    `only` is a pattern that names must fit. Without a `kind`, images are described by the `usual` one. Raises
+    InputError when an input holds nothing, two hold one name or none fits, and PrivacyError for a private file.
     """
     sources: dict[str, Source] = {}
     for path in inputs:
