@@ -1,4 +1,4 @@
-"""A query and a map of raw or private features -> the pose of its camera, by matching with images of the map."""
+"""A query and a map -> the pose of its camera: by matching with images of the map, or by the points that it names."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from featveil.core import Camera, Features, InputError, MapPoints, Matches, WordSets
+from featveil.core import Camera, Features, InputError, MapPoints, Matches, PrivateFeatures, WordSets
 from featveil.core.arrays import Integers
 from featveil.formats.collections import Collection, open_collection
 from featveil.geometry.absolute_pose import (
@@ -40,7 +40,7 @@ class LocalizeOptions:
 
 
 class Localizer:
-    """Places queries in a map, raw or private, by matching them with its images.
+    """Places queries in a map, raw or private: by matching them with its images, or by the points that they name.
 
     Example: Localizer("map/").locate(query, camera)
     """
@@ -79,7 +79,7 @@ class Localizer:
         """The pose of `query` from matches with `images` of the map (default: all); `known` intrinsics stay.
 
         Without a camera its focal length is estimated along. With too few matches there is no pose, and a reason.
-        A query that names points of the map is not matched with anything: see `featveil.defenses.gate`.
+        A query that names points of the map is not matched with anything, so `images` do not matter.
         Raises InputError when query and map cannot be compared, an image is not in the map, or its features are others
         than the model was made of.
         """
@@ -88,9 +88,8 @@ class Localizer:
                 raise InputError("neither size nor camera of the query is known: give its camera")
             camera, known = guess_camera(query.image_size), False
         if isinstance(query.descriptors, MapPoints):
-            shown = self.named(query)
-            several = query.descriptors.candidates > 1
-            return (estimate_beyond_chance if several else estimate_pose)(shown, camera, known, self.options.search)
+            estimate = estimate_beyond_chance if drawn_at_random(query) else estimate_pose
+            return estimate(self.named(query), camera, known, self.options.search)
         images = self.images if images is None else images
         correspondences = self.correspondences(query, images)
         words = has_words(query, *(self._features(query, name) for name in images[:1]))
@@ -103,8 +102,8 @@ class Localizer:
         if keypoints is None or not isinstance(descriptors, MapPoints):
             raise InputError("the query does not name points of a map, with the places where it saw them")
         check_model(descriptors, self.model)
-        keypoint = np.repeat(np.arange(len(descriptors)), descriptors.candidates)
-        point = descriptors.points.ravel()
+        keypoint, place = np.nonzero(descriptors.points >= 0)  # a row with fewer points begins with -1
+        point = descriptors.points[keypoint, place]
         return Correspondences(keypoint, point, keypoints.xy[keypoint].astype(np.float64), self.model.points[point])
 
     def correspondences(self, query: AnyFeatures, images: Sequence[str]) -> Correspondences:
@@ -167,11 +166,25 @@ class Localizer:
         return self._seen[name]
 
 
+def names_points(query: AnyFeatures) -> bool:
+    """Whether a query names points of its map, so that no features of the map are needed."""
+    return isinstance(query.descriptors, MapPoints)
+
+
+def drawn_at_random(query: AnyFeatures) -> bool:
+    """Whether nearly all candidates of a query are wrong by design, as words are: some agree by chance alone.
+
+    A plain gate sends several points as well, but each of them resembles its feature.
+    """
+    after = query.defense.get("then") if isinstance(query, PrivateFeatures) else None
+    return has_words(query) or (names_points(query) and after == "subset")
+
+
 def check_model(points: MapPoints, model: SparseModel) -> None:
     """Raise InputError unless the numbers of `points` are of this model."""
-    if points.model != model.digest:
+    if (points.model, points.model_points) != (model.digest, len(model.points)):
         raise InputError(
-            f"this query names points of map {points.model[:16]}, the model is {model.digest[:16]}: it is another one,"
+            f"the query names points of map {points.model[:16]}, the model is {model.digest[:16]}: it is another one,"
             " or it changed since the sketch was built; build the sketch again"
         )
 
