@@ -29,6 +29,10 @@ COMMANDS = {
         "localize:localize",
         "Find where private queries were taken, in a map of raw or private features. Needs the extra colmap.",
     ),
+    "retrieve": (
+        "localize:retrieve",
+        "Find the images of a map that see what gated queries see. Needs the extra colmap.",
+    ),
     "attack": (
         "attack:attack",
         "Try to recover the descriptors behind private features, and say how near the guesses come.",
