@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch", reason="networks: pip install 'featveil[lea
 
 from rich.console import Console  # noqa: E402
 
-from featveil.cli import train_concealer  # noqa: E402
+from featveil.cli import train  # noqa: E402
 from featveil.formats.network_files import load_network  # noqa: E402
 from featveil.learning.concealer_presets import PRESETS  # noqa: E402
 from patch_sets import write_patches  # noqa: E402
@@ -80,7 +80,7 @@ def test_stopped_with_ctrl_c_the_same_command_goes_on(
         yield update
 
     with monkeypatch.context() as patch:
-        patch.setattr(train_concealer, "stages", pressed)
+        patch.setattr(train, "stages", pressed)
         result = run(*once)
     assert result.exit_code == 130 and result.stdout == ""
     assert result.stderr == f"Stopped. The same command goes on towards {tmp_path / 'out'}\n"

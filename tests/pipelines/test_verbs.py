@@ -25,7 +25,7 @@ from featveil.pipelines.invert import InvertRequest, invert
 from featveil.pipelines.subset import SubsetAuditRequest, SubsetPlanRequest, audit_sampler, plan_subset
 
 LIGHT = ("adversary", "attack", "build_database", "build_patches", "face", "fill_pool", "invert", "sources", "subset")
-TRAINING = ("train_concealer", "train_inverter")
+TRAINING = ("train",)
 
 
 @pytest.fixture

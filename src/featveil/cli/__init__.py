@@ -33,6 +33,7 @@ COMMANDS = {
         "localize:retrieve",
         "Find the images of a map that see what gated queries see. Needs the extra colmap.",
     ),
+    "sketch": ("sketch:app", "Sketch maps: what devices must know to send only what the map knows already."),
     "attack": (
         "attack:attack",
         "Try to recover the descriptors behind private features, and say how near the guesses come.",
@@ -61,7 +62,7 @@ COMMANDS = {
     "ledger": ("ledger:app", "Set privacy budgets, and show what releases have spent of them."),
     "pool": ("pool:app", "Keep descriptors that only this device has, to hide others among."),
     "patches": ("patches:app", "Build sets of matching patches, to train and to measure descriptors."),
-    "train": ("train_concealer:app", "Train networks: inverters that attack, concealers that defend."),
+    "train": ("train:app", "Train networks: inverters that attack, concealers that defend."),
     "bench": ("bench:app", "Measure how well private features match, and how fast."),
 }
 

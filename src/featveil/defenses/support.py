@@ -61,9 +61,12 @@ def _agreeing(passed: Passed, sketch: Sketch, xy: Float32) -> Integers:
 
 def _seen(points: Integers, sketch: Sketch) -> csr_array:
     """Which images of the map (i) see the point of each feature (p), as zeros and ones."""
+    # Rows are of the points in the sketch: how many the map has is for the file to say, and it may say anything.
+    known = sketch.known
     tracks = csr_array(
-        (np.ones(len(sketch), np.int64), (sketch.points, sketch.images)),
-        shape=(sketch.model_points, sketch.model_images),
+        (np.ones(len(sketch), np.int64), (np.searchsorted(known, sketch.points), sketch.images)),
+        shape=(len(known) + 1, sketch.model_images),
     )
     tracks.data[:] = 1  # an image may have seen a point twice
-    return tracks[points]
+    rows = np.searchsorted(known, points)
+    return tracks[np.where(np.isin(points, known), rows, len(known))]

@@ -31,6 +31,8 @@ _LARGEST = 4.0  # of a component: descriptors have norm 1
 _ROWS = 1024  # descriptors that are compared with a block at a time
 _SAMPLED = 4096  # entries that the main axes are found from
 _LONGEST_SOURCE = 256
+_MOST = {"points": 2**31, "images": 2**24}  # of a map
+_MOST_COUNTED = 2**40
 _AT_HAND = 2**26  # bytes of decoded entries that are kept
 
 
@@ -157,7 +159,7 @@ class Calibration:
         for shares in (self.passes, self.right, self.foreign):
             if shares is not None and (len(shares) != len(self.taus) or not all(0 <= share <= 1 for share in shares)):
                 raise InputError("a calibration has a share for each distance")
-        if min(self.queries, self.corpus) < 0:
+        if not 0 <= min(self.queries, self.corpus) <= max(self.queries, self.corpus) <= _MOST_COUNTED:
             raise InputError("a calibration counts its queries")
 
     def at(self, shares: tuple[float, ...], tau: float) -> float:
@@ -208,14 +210,13 @@ class Sketch:
         for name in ("points", "images"):
             object.__setattr__(self, name, integers(f"{name} of a sketch", getattr(self, name), (count,)))
             there, most = getattr(self, name), getattr(self, f"model_{name}")
-            if type(most) is not int or not 1 <= most <= 2**31:
-                raise InputError(f"a map has at least one of its {name}")
+            if type(most) is not int or not 1 <= most <= _MOST[name]:
+                raise InputError(f"a map has 1 to {_MOST[name]} {name}")
             if not 0 <= there.min() <= there.max() < most:
                 raise InputError(f"an entry is of another map: its {name} are 0 to {most - 1}")
         if (np.diff(self.points) < 0).any():
             raise InputError("the entries of a sketch are in the order of their points")
-        if not isinstance(self.source, str) or not self.source.isprintable() or len(self.source) > _LONGEST_SOURCE:
-            raise InputError(f"the source of a sketch is a printable text of at most {_LONGEST_SOURCE} characters")
+        check_source(self.source)
 
     def __repr__(self) -> str:
         return f"Sketch(entries={len(self)}, points={len(self.known)}, kind={self.kind!r}, d={self.size})"
@@ -346,6 +347,12 @@ def check_tau(tau: object) -> float:
     if isinstance(tau, bool) or not isinstance(tau, int | float) or not 0 < tau <= LARGEST_TAU:
         raise InputError(f"tau must be a distance above 0 and at most {LARGEST_TAU:g}, got {tau!r:.40}")
     return float(tau)
+
+
+def check_source(source: object) -> None:
+    """Raise InputError unless `source` is a short printable text: terminals of devices show it."""
+    if not isinstance(source, str) or not source.isprintable() or len(source) > _LONGEST_SOURCE:
+        raise InputError(f"the source of a sketch is a printable text of at most {_LONGEST_SOURCE} characters")
 
 
 def check_contrast(contrast: object) -> float:

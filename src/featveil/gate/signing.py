@@ -34,24 +34,35 @@ def create_key(path: str | Path) -> Path:
     secret = key.private_bytes(pem, encoding, serialization.NoEncryption())
     shown = key.public_key().public_bytes(pem, serialization.PublicFormat.SubjectPublicKeyInfo)
     try:
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(secret)
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror or error}") from error
-    with replacing(public) as temporary:
-        temporary.write_bytes(shown)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(secret)
+            file.flush()
+            os.fsync(file.fileno())
+        with replacing(public) as temporary:
+            temporary.write_bytes(shown)
+    except OSError as error:
+        path.unlink()
+        raise InputError(f"cannot write {path}: {error.strerror or error}") from error
+    except BaseException:
+        path.unlink()  # half a pair is of no use
+        raise
     return public
 
 
 def sign(sketch: Sketch, key: str | Path) -> Sketch:
     """The sketch with a signature by the private key in the file `key`; raises InputError when that is none."""
-    ed25519, serialization = _cryptography()
-    private = _read_key(Path(key), lambda content: serialization.load_pem_private_key(content, None))
-    if not isinstance(private, ed25519.Ed25519PrivateKey):
-        raise InputError(f"{key} holds no Ed25519 private key: featveil sketch key makes one")
-    raw = serialization.Encoding.Raw, serialization.PublicFormat.Raw
+    private = _private_key(key)
     value = private.sign(_CONTEXT + sketch.digest.encode())
-    return replace(sketch, signature=Signature(private.public_key().public_bytes(*raw).hex(), value.hex()))
+    return replace(sketch, signature=Signature(_digits(private.public_key()), value.hex()))
+
+
+def check_key(key: str | Path) -> str:
+    """The public key of the private one in the file `key`; raises InputError when that is none."""
+    return _digits(_private_key(key).public_key())
 
 
 def check_signer(sketch: Sketch, signer: str) -> None:
@@ -79,17 +90,33 @@ def public_key(given: str) -> str:
     key = _read_key(Path(given), serialization.load_pem_public_key)
     if not isinstance(key, ed25519.Ed25519PublicKey):
         raise InputError(f"{given:.80} holds no Ed25519 public key")
+    return _digits(key)
+
+
+def _private_key(path: str | Path) -> Any:
+    ed25519, serialization = _cryptography()
+    key = _read_key(Path(path), lambda content: serialization.load_pem_private_key(content, None))
+    if not isinstance(key, ed25519.Ed25519PrivateKey):
+        raise InputError(f"{path} holds no Ed25519 private key: featveil sketch key makes one")
+    return key
+
+
+def _digits(key: Any) -> str:
+    """A public key, written out."""
+    serialization = _cryptography()[1]
     digits: str = key.public_bytes(serialization.Encoding.Raw, serialization.PublicFormat.Raw).hex()
     return digits
 
 
 def _read_key(path: Path, load: Any) -> Any:
+    from cryptography.exceptions import UnsupportedAlgorithm
+
     try:
         with path.open("rb") as file:
             return load(file.read(_MOST_BYTES))
     except OSError as error:
         raise InputError(f"cannot read the key {path}: {error.strerror or error}") from error
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise InputError(f"{path} holds no usable key: featveil sketch key makes one") from error
 
 

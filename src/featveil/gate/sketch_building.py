@@ -1,7 +1,7 @@
 """Observations of a map's points -> its sketch; parts of it; several sketches of one map -> one."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import faiss
 import numpy as np
@@ -46,8 +46,8 @@ def build_sketch(facts: MapFacts, observations: Stream, size: int | None = BYTES
     """The sketch of a map, with `size` bytes for each descriptor; None keeps descriptors as they are.
 
     `observations` is called twice, for a quantiser and for the entries, and gives those of one image at a time: no more
-    is held than that, a sample, and the codes. Fewer than 1,024 entries are kept as they are. Raises InputError when
-    there are none or their size varies.
+    is held than that, a sample, and the codes. Equal observations of one point in one image count once. Fewer than
+    1,024 entries are kept as they are. Raises InputError when there are none or their size varies.
     """
     if size is not None and (type(size) is not int or not 1 <= size <= _LARGEST_BYTES):
         raise InputError(f"an entry takes 1 to {_LARGEST_BYTES} bytes, got {size!r:.40}")
@@ -69,7 +69,7 @@ def build_sketch(facts: MapFacts, observations: Stream, size: int | None = BYTES
         at = part.stop
     if at < total:
         raise InputError("the map changed while it was read: try again")
-    order = np.lexsort((images, points))
+    order = _distinct(points, images, stored)
     entries = _entries(stored[order], quantiser, width)
     return Sketch(
         entries, points[order], images[order], facts.kind, facts.digest, facts.points, facts.images, facts.source
@@ -79,7 +79,8 @@ def build_sketch(facts: MapFacts, observations: Stream, size: int | None = BYTES
 def merge_sketches(sketches: Sequence[Sketch]) -> Sketch:
     """One sketch of all entries of several of one map, such as its tiles; what is in two of them counts once.
 
-    Raises InputError for sketches of different maps or kinds, or with different quantisers.
+    A calibration stays where all of them carry the same, as tiles do; signatures do not. Raises InputError for sketches
+    of different maps or kinds, or with different quantisers.
     """
     if not sketches:
         raise InputError("there is no sketch to merge")
@@ -95,24 +96,34 @@ def merge_sketches(sketches: Sequence[Sketch]) -> Sketch:
             raise InputError("these sketches were quantised differently: build the map's sketch once, and its tiles")
     points, images = (np.concatenate([getattr(one, name) for one in sketches]) for name in ("points", "images"))
     stored = np.concatenate([_bytes_of(one.entries) for one in sketches])
-    rows = np.concatenate([points[:, None], images[:, None], stored], axis=1)
-    _, chosen = np.unique(rows, axis=0, return_index=True)  # in the order of points, then images
+    chosen = _distinct(points, images, stored)
     whole = _like(first.entries, stored[chosen])
     model = first.model, first.model_points, first.model_images
-    return Sketch(whole, points[chosen], images[chosen], first.kind, *model, first.source)
+    shared = first.calibration if all(one.calibration == first.calibration for one in sketches) else None
+    return Sketch(whole, points[chosen], images[chosen], first.kind, *model, first.source, shared)
 
 
 def tiles(sketch: Sketch, images: int) -> Iterator[Sketch]:
     """Parts of `sketch`, each with everything of the points that `images` images or fewer see; images go together
     that share most points.
 
-    A point that several parts see is in each of them. Raises InputError unless a part has an image at least.
+    A point that several parts see is in each of them, and each carries the calibration of the whole. Raises InputError
+    unless a part has an image at least.
     """
     if type(images) is not int or images < 1:
         raise InputError(f"a tile has at least one image, got {images!r:.40}")
     for group in _groups(sketch, images):
         seen = np.unique(sketch.points[np.isin(sketch.images, group)])
-        yield sketch.take(np.flatnonzero(np.isin(sketch.points, seen)))
+        part = sketch.take(np.flatnonzero(np.isin(sketch.points, seen)))
+        yield replace(part, calibration=sketch.calibration)
+
+
+def _distinct(points: Integers, images: Integers, stored: NDArray[np.uint8]) -> Integers:
+    """Where each different entry is first, in the order of points, then images, then bytes."""
+    # Big-endian numbers are in the order of their bytes.
+    rows = np.concatenate([*(one.astype(">u4").view(np.uint8).reshape(-1, 4) for one in (points, images)), stored], 1)
+    _, chosen = np.unique(rows.view(f"V{rows.shape[1]}").ravel(), return_index=True)
+    return np.asarray(chosen, np.int64)
 
 
 def _groups(sketch: Sketch, most: int) -> Iterator[Integers]:

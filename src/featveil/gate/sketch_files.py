@@ -16,13 +16,23 @@ from featveil.core import FormatError, InputError
 from featveil.core.arrays import Integers
 from featveil.core.files import replacing
 from featveil.formats.tensors import MAX_HEADER_BYTES, read_json_object, read_tensors
-from featveil.gate.map_sketch import MOST_ENTRIES, Calibration, Entries, Exact, Quantised, Signature, Sketch
+from featveil.gate.map_sketch import (
+    LARGEST_SIZE,
+    MOST_ENTRIES,
+    Calibration,
+    Entries,
+    Exact,
+    Quantised,
+    Signature,
+    Sketch,
+)
 
 SUFFIX = ".sketch"
 VERSION = 1
 MAX_BYTES = 2**31
 
 _KEY = "featveil.sketch"
+_LARGEST_VERSION = 2**31  # of any featveil to come
 _TYPES = ("U8", "U16", "I32", "F16")
 _QUANTISED, _EXACT = {"entries.codes", "quantiser.centroids"}, {"entries.values"}
 _TRACKS = {"points.steps", "points.counts", "entries.images"}
@@ -117,10 +127,10 @@ def _read_about(metadata: object) -> dict[str, Any]:
         raise FormatError(f"its metadata must hold one text named {_KEY}")
     about = read_json_object(metadata[_KEY], "metadata")
     version = about.get("version")
-    if type(version) is not int or version < 1:
+    if type(version) is not int or not 1 <= version < _LARGEST_VERSION:
         raise FormatError("it has no format version")
     if version > VERSION:
-        raise FormatError(f"it was written by a newer featveil (sketch format {version:.9g}): upgrade featveil")
+        raise FormatError(f"it was written by a newer featveil (sketch format {version}): upgrade featveil")
     if about.keys() != _FIELDS:
         raise FormatError("its metadata does not have the fields of a sketch")
     return about
@@ -128,8 +138,8 @@ def _read_about(metadata: object) -> dict[str, Any]:
 
 def _read_entries(about: dict[str, Any], tensors: Tensors) -> Entries:
     size = about["size"]
-    if type(size) is not int:
-        raise FormatError("its descriptor size is not a whole number")
+    if type(size) is not int or not 1 <= size <= LARGEST_SIZE:
+        raise FormatError(f"its descriptor size is not a whole number of 1 to {LARGEST_SIZE}")
     exact = "entries.values" in tensors
     if tensors.keys() != (_EXACT if exact else _QUANTISED) | _TRACKS:
         raise FormatError("it does not hold the tensors of a sketch")

@@ -56,13 +56,13 @@ def calibrate(
     contrasts = [None] if foreign.background is None else CONTRASTS
     choices = [(contrast, _reaching(true.at(contrast), target)) for contrast in contrasts]
     contrast, tau = min(choices, key=lambda choice: _cost(true, others, choice, target))
-    taus, own = np.array(TAUS), true.at(contrast)
+    taus, own = np.unique([*TAUS, tau]), true.at(contrast)
     return Calibration(
         tau,
         float(target),
         contrast,
         None if foreign.background is None else foreign.background.digest,
-        TAUS,
+        tuple(taus.tolist()),
         _shares(own, taus),
         _shares(np.where(right, own, np.inf).astype(np.float32), taus),
         None if others is None else _shares(others.at(contrast), taus),
