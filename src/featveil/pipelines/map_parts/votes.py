@@ -26,7 +26,8 @@ class ImageVotes:
         """Images with their votes, most first, without those that have none.
 
         Each feature has one vote, which its candidates share, and which each point shares out to the images that see
-        it. What an image would get of as many points at random is taken off. Raises InputError for a query that names no points, or those of another map.
+        it. What an image would get of as many points at random is taken off. Raises InputError for a query that names
+        no points, or those of another map.
         """
         if not isinstance(query.descriptors, MapPoints):
             raise InputError(
