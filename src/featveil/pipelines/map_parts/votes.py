@@ -25,15 +25,17 @@ class ImageVotes:
     def rank(self, query: AnyFeatures) -> list[tuple[str, float]]:
         """Images with their votes, most first, without those that have none.
 
-        Each feature has one vote, which its candidates share. A point gives its part to all images that see it, less
-        the more there are of them. Raises InputError for a query that names no points, or those of another map.
+        Each feature has one vote, which its candidates share, and which each point shares out to the images that see
+        it. What an image would get of as many points at random is taken off. Raises InputError for a query that names
+        no points, or those of another map.
         """
         if not isinstance(query.descriptors, MapPoints):
             raise InputError(
                 "it names no points of a map, which images are found by: privatize the photograph with --defense gate"
             )
         check_model(query.descriptors, self.model)
-        votes = self._seen @ (self._weights * self._parts(query.descriptors))
+        parts = self._parts(query.descriptors)
+        votes = self._seen @ ((parts - parts.mean()) / self._seers)
         order = np.argsort(-votes, kind="stable")
         return [(self.names[number], float(votes[number])) for number in order if votes[number] > 0]
 
@@ -54,8 +56,6 @@ class ImageVotes:
         return csr_array((np.ones(len(points)), (images, points)), shape=shape)
 
     @cached_property
-    def _weights(self) -> Float64:
-        """Of a point that few of the images see, its vote says more."""
-        seers = np.asarray(self._seen.sum(axis=0)).ravel()
-        weights: Float64 = np.log((1 + len(self.names)) / np.maximum(seers, 1))
-        return weights
+    def _seers(self) -> Float64:
+        """How many images see each point (p,), one at least."""
+        return np.maximum(np.asarray(self._seen.sum(axis=0), np.float64).ravel(), 1)
