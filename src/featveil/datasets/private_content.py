@@ -18,10 +18,10 @@ from featveil.extractors.images import Image, check_image
 
 Mask = NDArray[np.bool_]
 
+BUNDLED = Path(__file__).parent / "data" / "private"
 SHARES = (0.04, 0.1, 0.2)  # of the photograph's area that content is pasted at
 MARGIN = 6.0  # scales from the centre of a feature to the side of what its descriptor sees
 
-_BUNDLED = Path(__file__).parent / "data" / "private"
 _PLAIN_SCALE = 2.0  # pixels: that of keypoints that do not say theirs
 _SMALLEST = 2  # pixels of a side
 
@@ -50,7 +50,7 @@ def contents(folder: Path | None = None) -> list[Content]:
 
     Raises InputError for a folder without images, and for one that cannot be read.
     """
-    files = image_files(_BUNDLED if folder is None else folder)
+    files = image_files(BUNDLED if folder is None else folder)
     return [Content(path.stem, read_image(path)) for path in files]
 
 
