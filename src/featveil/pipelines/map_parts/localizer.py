@@ -103,8 +103,8 @@ class Localizer:
         if keypoints is None or not isinstance(descriptors, MapPoints):
             raise InputError("the query does not name points of a map, with the places where it saw them")
         check_model(descriptors, self.model)
-        keypoint = np.repeat(np.arange(len(descriptors)), descriptors.candidates)
-        point = descriptors.points.ravel()
+        keypoint, place = np.nonzero(descriptors.points >= 0)  # a row with fewer points begins with -1
+        point = descriptors.points[keypoint, place]
         return Correspondences(keypoint, point, keypoints.xy[keypoint].astype(np.float64), self.model.points[point])
 
     def correspondences(self, query: AnyFeatures, images: Sequence[str]) -> Correspondences:
