@@ -107,9 +107,7 @@ def _foreign(sketch: Sketch, foreign: Foreign, most: int) -> _Looked:
     assert foreign.corpus is not None
     rows = np.unique(np.linspace(0, len(foreign.corpus) - 1, min(len(foreign.corpus), most)).astype(np.int64))
     points = foreign.corpus.take(rows)
-    passed = sketch.look_up(points, TAUS[-1])
-    distances = np.full(len(rows), np.inf, np.float32)
-    distances[passed.rows] = passed.distances[:, 0]
+    distances, _ = sketch.nearest_elsewhere(points, np.full(len(rows), -1))  # of none of the images
     return _Looked(distances, _from_background(points, foreign.background))
 
 
