@@ -158,10 +158,11 @@ def baselines(options: Options) -> list[Baseline]:
 
 def cases(places: Sequence[Place], ways: Ways) -> Iterator[Case[Query | Elsewhere]]:
     """Query by query, so that its map and its sketches are there for all of its cases."""
+    every: list[Variant | Baseline] = [*ways.gates, *ways.others]
     for place in places:
         names = sorted(place.releases.scene.images)[:: ways.every]
         for number, name in enumerate(names):
-            for way in (*ways.gates, *ways.others):
+            for way in every:
                 yield _case(place, way, name, None)
                 for pasted in ways.pasted(number, way):
                     yield _case(place, way, name, pasted)

@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
+from rich.text import Text
 
 from featveil.core import InputError
 from featveil.core.records import Record
@@ -304,7 +306,7 @@ def gate_text(rows: GateRows, records: Sequence[Record]) -> str:
         " up to three points for a feature; the name of a scheme says what differs.\n",
         _EXPLAINED,
     ]
-    for scene in dict.fromkeys(row.scene for row in (*rows.placed, *rows.leaked, *rows.passed)):
+    for scene in _scenes(rows):
         parts.append(f"## {scene}\n")
         parts.append(markdown_table(PLACED, [row for row in rows.placed if row.scene == scene]))
         if leaked := [row for row in rows.leaked if row.scene == scene]:
@@ -319,13 +321,18 @@ def gate_text(rows: GateRows, records: Sequence[Record]) -> str:
 def screen(rows: GateRows) -> RenderableType:
     """The tables of each scene, without what explains them."""
     parts: list[RenderableType] = []
-    for scene in dict.fromkeys(row.scene for row in (*rows.placed, *rows.leaked, *rows.passed)):
+    for scene in _scenes(rows):
         parts += [heading(scene), screen_table(PLACED, [row for row in rows.placed if row.scene == scene])]
         if leaked := [row for row in rows.leaked if row.scene == scene]:
-            parts += [heading("\nprivate content"), screen_table(LEAKED_COLUMNS, leaked)]
+            parts += [Text(), heading("private content"), screen_table(LEAKED_COLUMNS, leaked)]
         if passed := [row for row in rows.passed if row.scene == scene]:
-            parts += [heading("\nphotographs from elsewhere"), screen_table(PASSED_COLUMNS, passed)]
+            parts += [Text(), heading("photographs from elsewhere"), screen_table(PASSED_COLUMNS, passed)]
     return Group(*parts)
+
+
+def _scenes(rows: GateRows) -> list[str]:
+    every = [row.scene for row in rows.placed], [row.scene for row in rows.leaked], [row.scene for row in rows.passed]
+    return list(dict.fromkeys(chain(*every)))
 
 
 def facts_of_rows(rows: GateRows) -> dict[str, Any]:
@@ -353,24 +360,28 @@ def _frontier(panel: "Axes", rows: GateRows, scene: str) -> None:
         if row.scene == scene:
             leaks.setdefault(row.scheme, []).append(row)
     kept = {row.scheme: row.of_raw for row in rows.placed if row.scene == scene}
+    labels: dict[tuple[int, int], list[str]] = {}
     for scheme, own in leaks.items():
-        family = next((name for name in _LABELLED if scheme.startswith(name)), "")
-        whole = 100 * _weighed([row.near for row in own], [row.private for row in own])
         if (inliers := kept.get(scheme)) is None:
             continue
+        family = next((name for name in _LABELLED if scheme.startswith(name)), "")
+        place = 100 * _weighed([row.near for row in own], [row.private for row in own]), 100 * inliers
         usual = scheme == GATE
-        looks: dict[str, Any] = {"color": _COLOURS.get(family, "#555555"), "s": 60 if usual else 26, "zorder": 3}
-        panel.scatter(whole, 100 * inliers, marker="*" if usual else "o", alpha=1 if usual else 0.6, **looks)
-        if not scheme.startswith("gate-"):
-            left = whole > 60
-            panel.annotate(
-                scheme,
-                (whole, 100 * inliers),
-                textcoords="offset points",
-                xytext=(-6 if left else 6, -11 if scheme.startswith("raw-") else 5),
-                ha="right" if left else "left",
-                fontsize=7.5,
-            )
+        looks: dict[str, Any] = {"color": _COLOURS.get(family, "#555555"), "s": 90 if usual else 26, "zorder": 3}
+        panel.scatter(*place, marker="*" if usual else "o", alpha=1 if usual else 0.6, **looks)
+        if not scheme.startswith(f"{GATE}-"):
+            labels.setdefault((round(place[0] / 6), round(place[1] / 6)), []).append(scheme)
+    for (across, up), names in labels.items():  # schemes that lie on each other share one
+        left = across > 10
+        panel.annotate(
+            "\n".join(names),
+            (6 * across, 6 * up),
+            textcoords="offset points",
+            xytext=(-9 if left else 9, 0),
+            ha="right" if left else "left",
+            va="center",
+            fontsize=7.5,
+        )
     quiet(panel)
     panel.set_xlim(-3, 104)
     panel.set_ylim(0, 108)
