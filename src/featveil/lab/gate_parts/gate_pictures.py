@@ -3,14 +3,15 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from featveil.core import Features, MapPoints, MissingExtraError, NotMappedError, Points
+from featveil.attacks import Knowledge, Read, attack
+from featveil.core import MissingExtraError, NotMappedError
 from featveil.core.seeding import generator
 from featveil.datasets.private_content import Content
 from featveil.defenses import privatize
 from featveil.extractors.images import Image
-from featveil.lab.gate_parts.gate_subjects import Pasted, Place, named_descriptors
+from featveil.lab.gate_parts.gate_subjects import Pasted, Place
 from featveil.lab.gate_parts.gate_variants import Variant
-from featveil.pipelines.painters import at_size, paint, picture_size, raw_painter, resized, without_geometry
+from featveil.pipelines.painters import at_size, paint, picture_size, raw_painter, recovered, resized, without_geometry
 from featveil.plotting.figures import blank_figure, write_figure
 
 _SHARE = 0.2  # of the picture
@@ -33,12 +34,9 @@ def portrait(place: Place, query: str, variant: Variant, contents: Sequence[Cont
         release = privatize(raw, variant.gate(sketch), rng=rng)
     except NotMappedError as error:
         return f"{path.name} was not drawn: {error}"
-    assert isinstance(release.descriptors, MapPoints)
-    read = Features(
-        Points(named_descriptors(release.descriptors, sketch)), raw.kind, release.keypoints, release.image_size
-    )
+    guess = attack(release, Read(), Knowledge(sketch=sketch))
     painter, size = raw_painter(raw.kind), picture_size(raw)
-    seen = [paint(at_size(one, size), painter) for one in (without_geometry(raw), read)]
+    seen = [paint(at_size(one, size), painter) for one in (without_geometry(raw), recovered(release, guess))]
     captions = (
         "the query",
         f"raw features: all {len(raw):,} are sent",

@@ -77,6 +77,7 @@ class LeakedRow:
     near: float
     close: float
     mapped: float
+    hole: float | None
     of_raw: float | None
     within: float
 
@@ -189,6 +190,7 @@ def _leaked(records: Sequence[Record], raw: Mapping[tuple[str, ...], float]) -> 
         near=_weighed([one["private_near"] for one in values], private),
         close=_weighed([one["private_close"] for one in values], private),
         mapped=_weighed([one["mapped_sent"] for one in values], mapped),
+        hole=fmean(one["hole"] for one in values) if records[0].scheme.startswith(GATE) else None,
         of_raw=_of_raw(records, raw),
         within=_within(values),
     )
@@ -255,6 +257,7 @@ LEAKED_COLUMNS: tuple[Column[LeakedRow], ...] = (
     Column(f"<{NEAR:g}", lambda row: _percent(row.near)),
     Column(f"<{CLOSE:g}", lambda row: _percent(row.close)),
     Column("mapped sent", lambda row: _percent(row.mapped, 0), screen="mapped"),
+    Column("hole", lambda row: _percent(row.hole, 0)),
     Column("of raw", lambda row: _percent(row.of_raw, 0)),
     Column("within", lambda row: _percent(row.within, 0)),
 )
@@ -279,11 +282,13 @@ _EXPLAINED = f"""\
 """
 
 _LEAKED_EXPLAINED = f"""\
-Content that the map has never seen is pasted into each query, another one each time. private: features of it over all
-queries; what straddles its border counts on neither side. sent: percent of them. <{NEAR:g} and <{CLOSE:g}: percent of
+Content that the map has never seen is pasted into each query, another one each time; content is its share of the
+picture. private: features of it over all queries; what straddles its border counts on neither side. sent: percent of
+them. <{NEAR:g} and <{CLOSE:g}: percent of
 them that are sent and that an attack brings nearer than that to the descriptor. It reads raw ones and the map's own
 descriptors of a gate's points; vertex is on lifting, overlap on hardened lifting, posterior on words. mapped sent:
-percent of the other features. of raw: inliers as a percent of those of raw queries with the same content.
+percent of the other features. hole: how well the hole that a gated release shows covers the content, as intersection
+over union. of raw: inliers as a percent of those of raw queries with the same content.
 """
 
 _PASSED_EXPLAINED = """\

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from featveil.attacks import Attack, Knowledge, Overlap, Posterior, Vertex, attack
-from featveil.core import Features, InputError, MapPoints, NotMappedError, PrivateFeatures
+from featveil.attacks import Attack, Knowledge, Overlap, Posterior, Read, Vertex, attack
+from featveil.core import Features, InputError, MapPoints, NotMappedError, Pose, PrivateFeatures
 from featveil.core.arrays import Float64, Integers
 from featveil.core.records import Parameter
 from featveil.core.seeding import generator
@@ -20,8 +20,8 @@ from featveil.defenses import Gate, Hardened, Lifting, privatize
 from featveil.extractors import make_extractor, read_image
 from featveil.extractors.images import Image
 from featveil.formats import veil
-from featveil.gate import Sketch
 from featveil.geometry.absolute_pose import PoseSearch
+from featveil.geometry.silhouettes import find_hole
 from featveil.lab.bench import Measured
 from featveil.lab.gate_parts.gate_variants import Sketches, Variant
 from featveil.lab.localization_parts.localization_maps import MapsWithout, Method
@@ -33,9 +33,15 @@ from featveil.pipelines.map_parts.localizer import Localizer
 MEASURED = ("sent", "inliers", "localized", "rotation", "centre", "bytes", "device", "server")
 METRIC = "share sent, inliers, localized, rotation error, centre error, size of the release, time of device, of server"
 UNIT = "share, count, 0 or 1, degrees, metres, bytes, ms, ms"
-LEAKED = ("private sent", "private near", "private close", "mapped sent", "inliers", "localized", "rotation", "centre")
-LEAKED_METRIC = f"private sent, private below {NEAR:g}, private below {CLOSE:g}, mapped sent, {', '.join(LEAKED[4:])}"
-LEAKED_UNIT = "share, share, share, share, count, 0 or 1, degrees, metres"
+LEAKED = (
+    *("private sent", "private near", "private close", "mapped sent", "hole"),
+    *("inliers", "localized", "rotation", "centre"),
+)
+LEAKED_METRIC = (
+    f"private sent, private below {NEAR:g}, private below {CLOSE:g}, mapped sent, overlap of hole and content,"
+    " inliers, localized, rotation error, centre error"
+)
+LEAKED_UNIT = "share, share, share, share, share, count, 0 or 1, degrees, metres"
 PASSED = ("mean", "most", "taken")
 PASSED_METRIC = "mean share that passes, largest share that passes, share of photographs taken for the place"
 PASSED_UNIT = "share, share, share"
@@ -54,10 +60,11 @@ class Pasted:
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """Raw features of a query, and which of them show pasted content; None without any."""
+    """Raw features of a query; which of them show pasted content and where that is, None without any."""
 
     features: Features
-    sides: Sides | None
+    sides: Sides | None = None
+    mask: Mask | None = None
 
 
 class Place:
@@ -93,13 +100,13 @@ class Place:
 
     def _read(self, query: str, pasted: Pasted | None) -> Seen:
         if pasted is None:
-            return Seen(self.releases.raw(query), None)
+            return Seen(self.releases.raw(query))
         settings = self.releases.settings
         image, mask = self.picture(query, pasted)
         features = make_extractor(settings.kind, settings.max_features).extract(image)
         if features.keypoints is None:
             raise InputError(f"{settings.kind} has no keypoints: nothing says what is private")
-        return Seen(features, private_rows(features.keypoints, mask))
+        return Seen(features, private_rows(features.keypoints, mask), mask)
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,21 +166,31 @@ class _Sent:
     milliseconds: float
 
 
+@dataclass(frozen=True, eq=False)
+class _Located:
+    """Inliers, localized, rotation and centre error; the pose, and milliseconds of processor time of the server."""
+
+    values: tuple[float, ...]
+    milliseconds: float
+    pose: Pose | None = None
+
+
 def measure(subject: Query | Elsewhere) -> Measured:
     """What MEASURED names; of a query with content what LEAKED names, of photographs from elsewhere PASSED."""
     if isinstance(subject, Elsewhere):
         return _passed(subject)
     seen = subject.place.seen(subject.name, subject.pasted)
     sent = _sent(subject, seen.features)
-    located, milliseconds = _located(subject, sent.release)
+    located = _located(subject, sent.release)
     size = 0 if sent.release is None else len(sent.release)
     parameters: dict[str, Parameter] = {"features": len(seen.features), **_stated(sent.release)}
     if seen.sides is None:
         encoded = 0 if sent.release is None else len(veil.encode(_positions_only(sent.release)))
-        values = size / len(seen.features), *located, float(encoded), sent.milliseconds, milliseconds
+        values = size / len(seen.features), *located.values, float(encoded), sent.milliseconds, located.milliseconds
         return Measured(_rounded(values), size, parameters)
     leaked, counts = _leaked(subject, seen, sent.release)
-    return Measured(_rounded((*leaked, *located)), size, parameters | counts)
+    hole = _hole(subject, seen.mask, sent.release, located.pose)
+    return Measured(_rounded((*leaked, hole, *located.values)), size, parameters | counts)
 
 
 def _sent(subject: Query, features: Features) -> _Sent:
@@ -196,10 +213,9 @@ def _sent(subject: Query, features: Features) -> _Sent:
     return _Sent(release, 1000 * (time.process_time() - start))
 
 
-def _located(subject: Query, release: Features | PrivateFeatures | None) -> tuple[tuple[float, ...], float]:
-    """Inliers, localized, rotation and centre error; and the milliseconds of processor time that the server took."""
+def _located(subject: Query, release: Features | PrivateFeatures | None) -> _Located:
     if release is None:
-        return (0.0, *_LOST), 0.0
+        return _Located((0.0, *_LOST), 0.0)
     place, query = subject.place, subject.name
     model, scene = place.maps.without(query, RAW), place.releases.scene
     search, images = PoseSearch(seed=place.releases.settings.seed), None
@@ -217,8 +233,21 @@ def _located(subject: Query, release: Features | PrivateFeatures | None) -> tupl
     located = localizer.locate(release, scene.cameras[query], True, images)
     milliseconds = 1000 * (time.process_time() - start)
     if located.pose is None:
-        return (float(located.inliers), *_LOST), milliseconds
-    return (float(located.inliers), 1.0, *pose_errors(located.pose, scene.poses[query])), milliseconds
+        return _Located((float(located.inliers), *_LOST), milliseconds)
+    errors = pose_errors(located.pose, scene.poses[query])
+    return _Located((float(located.inliers), 1.0, *errors), milliseconds, located.pose)
+
+
+def _hole(subject: Query, mask: Mask | None, release: Features | PrivateFeatures | None, pose: Pose | None) -> float:
+    """The intersection over union of content, and of the hole that a gated release shows."""
+    if pose is None or mask is None or not isinstance(release, PrivateFeatures):
+        return 0.0
+    if not isinstance(release.descriptors, MapPoints):
+        return 0.0
+    place, query = subject.place, subject.name
+    hole = find_hole(release, pose, place.releases.scene.cameras[query], place.maps.without(query, RAW))
+    drawn = hole.at_size(mask.shape[1], mask.shape[0]) > 0
+    return float((drawn & mask).sum() / max(int((drawn | mask).sum()), 1))
 
 
 def _stated(release: Features | PrivateFeatures | None) -> dict[str, Parameter]:
@@ -264,15 +293,10 @@ def _recovered(
         return 0.0, 0.0
     if isinstance(release, Features):
         return 1.0, 1.0
-    if isinstance(release.descriptors, MapPoints):
-        sketch = subject.place.sketches(subject.name).of(_gate_of(subject))
-        values = named_descriptors(release.descriptors.take(own), sketch)
-        away = _nearest_truth(values, features, [behind[place] for place in own])
-        return float((away < NEAR).mean()), float((away < CLOSE).mean())
     best = (0.0, 0.0)
     for method, knowledge in _attacks(subject, release):
         attacked, at = release, own
-        if method.alone:
+        if method.alone and not isinstance(release.descriptors, MapPoints):
             at = (
                 own[np.unique(np.linspace(0, len(own) - 1, _ATTACKED).astype(np.int64))]
                 if len(own) > _ATTACKED
@@ -280,37 +304,22 @@ def _recovered(
             )
             attacked = release.take(at)
         guess = attack(attacked, method, knowledge, generator(0, subject.name, method.name))
-        values = guess.values if method.alone else guess.values[at]
+        values = guess.values if len(guess) == len(at) else guess.values[at]
         away = _nearest_truth(values, features, [behind[place] for place in at])
         best = max(best, (float((away < NEAR).mean()), float((away < CLOSE).mean())))
     return best
 
 
-def _gate_of(subject: Query) -> Variant:
-    assert isinstance(subject.way, Variant)
-    return subject.way
-
-
 def _attacks(subject: Query, release: PrivateFeatures) -> list[tuple[Attack, Knowledge]]:
     """The best of those that take seconds on what is sent, with all that their adversary may know."""
-    assert isinstance(subject.way, Baseline)
+    if isinstance(subject.way, Variant):
+        return [(Read(), Knowledge(sketch=subject.place.sketches(subject.name).of(subject.way)))]
     defense = subject.way.method.scheme.defense
     if isinstance(defense, Hardened):
         return [(Overlap(), Knowledge())]
     if isinstance(defense, Lifting):
         return [(Vertex(), Knowledge())]
     return [(Posterior(), Knowledge(codebook=subject.way.method.scheme.codebook))]
-
-
-def named_descriptors(points: MapPoints, sketch: Sketch) -> NDArray[np.float32]:
-    """What a sketch holds of the points that are named: the mean (n, d), of norm 1, of all entries of each row."""
-    numbers = np.append(sketch.known, -1)
-    sums = np.zeros((len(numbers), sketch.size), np.float32)
-    for block, decoded in sketch.descriptors():
-        np.add.at(sums, np.searchsorted(sketch.known, sketch.points[block]), decoded)
-    places = np.where(points.points < 0, len(numbers) - 1, np.searchsorted(sketch.known, points.points))
-    whole = sums[places].sum(axis=1)
-    return np.asarray(whole / np.linalg.norm(whole, axis=1, keepdims=True), np.float32)
 
 
 def _nearest_truth(values: NDArray[np.float32], features: Features, behind: Sequence[Integers]) -> Float64:
