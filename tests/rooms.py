@@ -4,7 +4,7 @@ The world is in metres. The cameras stand about 0.3 m apart and 3 m from the cor
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from pathlib import Path
 
@@ -16,12 +16,16 @@ from featveil.datasets import RenderedScene, render_scene
 from featveil.defenses import Lifting, Subset, privatize
 from featveil.extractors import extract
 from featveil.formats import hloc, private_hloc
+from featveil.gate import Sketch
+from featveil.gate.sketch_building import Observations, build_sketch
+from featveil.gate.thresholds import calibrate
 from featveil.geometry.map_images import MapImage, map_image
 from featveil.geometry.match_database import Pair, add_matches, write_images
 from featveil.geometry.models import SparseModel
 from featveil.geometry.sfm import Mapping3D, build_map
 from featveil.geometry.two_view import Verified, verify
 from featveil.matching import match_pairs
+from featveil.pipelines.map_parts.observed import facts_of, foreign_to, observations
 from hloc_lists import write_queries
 
 VIEWS, SIZE, FEATURES = 6, (320, 240), 500
@@ -83,6 +87,16 @@ def map_room(folder: Path) -> Room:
     add_matches(database, matches.items())
     verified = verify(database, seed=0)
     return Room(scene, features, matches, database, verified, model, build_map(database, model, STEADY))
+
+
+def sketch_room(room: Room, size: int | None = None) -> Sketch:
+    """What a device knows of the room, calibrated; its views are of one place, so foreign content is from elsewhere."""
+
+    def seen() -> Iterable[Observations]:
+        return observations(room.map, room.features.__getitem__, room.names)
+
+    sketch = build_sketch(facts_of(room.map, "sift", "the room"), seen, size)
+    return replace(sketch, calibration=calibrate(sketch, seen(), foreign_to("sift")))
 
 
 @dataclass(frozen=True)

@@ -308,8 +308,10 @@ def _by_field(name: str, given: Mapping[str, Any], digest: str | None) -> dict[s
         if one.option.needed and one.flags[0] not in given:
             raise InputError(f"{name} needs {one.flags[0]}, {one.option.needed}")
     values = {one.name: given[flag] for flag, one in own.items() if flag in given}
-    files = [one.name for one in takes.values() if {Database, Sketch}.intersection(one.types)]
-    pinned = [file for file in files if file in values]
+    sketches, databases = (
+        [one.name for one in takes.values() if kind in one.types and one.name in values] for kind in (Sketch, Database)
+    )
+    pinned = sketches or databases
     if follows is not None and after is not None:
         known = [each for each in DEFENSES if DEFENSES[each] in follows.types]
         if after == NONE and "identity" in known:

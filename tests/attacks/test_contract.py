@@ -13,12 +13,23 @@ import numpy as np
 import pytest
 
 from featveil.attacks import MEANINGS, REPRESENTATIONS, Guess, Knowledge, Mean, attack
-from featveil.core import Defense, InputError, MissingExtraError, Points, PrivateFeatures, Subspaces, WordSets
+from featveil.core import (
+    Defense,
+    InputError,
+    MapPoints,
+    MissingExtraError,
+    Points,
+    PrivateFeatures,
+    Subspaces,
+    WordSets,
+)
 from featveil.core.arrays import Float32
 from featveil.databases import builtin
-from featveil.defenses import Concealer, Identity, Lifting, Subset, builtin_concealer, privatize
+from featveil.defenses import Concealer, Gate, Identity, Lifting, Subset, builtin_concealer, privatize
+from featveil.gate import Sketch
 from featveil.metrics import align
 from featveil.registry import ATTACKS
+from sketches import other_background, sketch_of
 from victims import own_database, picture
 
 COUNT = 12
@@ -45,10 +56,22 @@ def concealing(name: str) -> bool:
 
 def defense_of(kind: type, concealed: bool) -> Defense:
     """One that releases such a representation."""
-    hidden: dict[type, Any] = {Points: None, Subspaces: Lifting(dimension=2), WordSets: Subset(16.0, 4)}
+    gate = Gate(sketch(), tau=0.3, contrast=1.0, background=other_background())
+    hidden: dict[type, Any] = {
+        Points: None,
+        Subspaces: Lifting(dimension=2),
+        WordSets: Subset(16.0, 4),
+        MapPoints: gate,
+    }
     if concealed:
         return Concealer(then=hidden[kind])
     return hidden[kind] or Identity()
+
+
+@cache
+def sketch() -> Sketch:
+    """Of both pictures, as maps of which they are images."""
+    return sketch_of(np.concatenate([picture(number).descriptors.values for number in range(2)]))
 
 
 @cache
@@ -71,6 +94,7 @@ def everything(kind: type, concealed: bool = False) -> Knowledge:
         repeats=(release(kind, concealed, seed=1), release(kind, concealed, seed=2)),
         reference=picture(1),
         network=network,
+        sketch=sketch(),
         truth=align(private, picture(0), network).points,
     )
 
@@ -161,6 +185,16 @@ def test_says_what_is_missing(name: str, need: str) -> None:
 def test_says_what_it_applies_to(name: str, kind: type) -> None:
     with pytest.raises(InputError, match=REPRESENTATIONS[kind].split(" (")[0]):
         attack(release(kind), make(name), everything(kind))
+
+
+@pytest.mark.parametrize("name", [name for name, method in ATTACKS.items() if MapPoints in method.breaks])
+def test_map_points_are_attacked_with_their_sketch(name: str) -> None:
+    known = replace(everything(MapPoints), sketch=None)
+    with pytest.raises(InputError, match="needs sketch"):
+        attack(release(MapPoints), make(name), known)
+    other = sketch_of(picture(0).descriptors.values[:40])
+    with pytest.raises(InputError, match="the sketch is of"):
+        attack(release(MapPoints), make(name), replace(known, sketch=replace(other, model="f" * 64)))
 
 
 @pytest.mark.parametrize("name", [name for name in ATTACKS if concealing(name)])

@@ -18,6 +18,9 @@ from featveil.core import Features, InputError, MissingExtraError, Points, Priva
 from featveil.core.records import read_records
 from featveil.databases import save_database
 from featveil.formats.veil import save
+from featveil.gate import save_sketch
+from gated import gated
+from gated import place as place_sketch
 
 
 @dataclass(frozen=True)
@@ -612,3 +615,21 @@ def test_names_do_not_steer_the_terminal(run: Any, scene: Scene) -> None:
     shutil.copy(scene.file(), scene.folder / "[red]a\x1b[2J.veil")
     result = run("attack", scene.folder / "[red]a\x1b[2J.veil", "--with", "probe")
     assert result.exit_code == 0 and "[red]a?[2J.veil" in result.stdout and "\x1b" not in result.stdout
+
+
+def test_a_gated_release_with_its_sketch(run: Any, refused: Any, tmp_path: Path, probe: list[Knowledge]) -> None:
+    private, raw = gated()
+    for features, name in ((private, "query.veil"), (raw, "raw.veil")):
+        save(features, tmp_path / name)
+    save_sketch(place_sketch(), tmp_path / "place.sketch")
+    known = ("attack", tmp_path / "query.veil", "--truth", tmp_path / "raw.veil")
+    result = facts(run(*known, "--with", "all", "--sketch", tmp_path / "place.sketch", "--json"))
+    rows = {row["attack"]: row for row in result["rows"]}
+    assert set(rows) == {"read", "chance"} and rows["read"]["mean"] < rows["chance"]["mean"] / 2
+    assert result["sources"]["sketch"] == "place.sketch"
+    assert {one["reason"] for one in result["left_out"] if one["attack"] == "nearest"} == {
+        "attack nearest is on subspaces (lifting); these are map points (gate)"
+    }
+    assert "attack read needs --sketch, the sketch of the map" in refused(*known, "--with", "read")
+    save_sketch(replace(place_sketch(), model="f" * 64), tmp_path / "other.sketch")
+    assert "the sketch is of ffffffff" in refused(*known, "--with", "read", "--sketch", tmp_path / "other.sketch")

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from featveil.defenses import (
     DEFENSES,
     STRATEGIES,
     Concealer,
+    Gate,
     Identity,
     Lifting,
     Metric,
@@ -29,6 +31,7 @@ from featveil.defenses.subset import subset_coin
 from featveil.metrics import align
 from featveil.metrics.leakage import guess_distances
 from networks import random_network
+from sketches import LOOSE, builtin_sketch
 from victims import picture
 
 KINDS = ("sift", "rootsift", "hardnet")
@@ -221,3 +224,53 @@ def test_in_one_line() -> None:
         refuse([first, first])
     with pytest.raises(PrivacyError, match=r"\(1\) choice 1.*do 1 \(2\) choice 2.*do 2$"):
         refuse(iter([first, second]))
+
+
+def choices_of(gate: Gate, keep_geometry: bool = False, kind: str = "sift") -> list[str]:
+    return [weakness.choice for weakness in lint(kind, gate, keep_geometry=keep_geometry, apart=True)]
+
+
+class TestGates:
+    def test_a_calibrated_gate_has_no_weakness_of_its_own(self) -> None:
+        assert choices_of(Gate(builtin_sketch())) == []
+
+    def test_what_comes_after_it_has_the_weaknesses_that_it_has_alone(self) -> None:
+        sketch = builtin_sketch()
+        for then in (Lifting(), Lifting("random", 2), Lifting("random", 1, allow_line=True)):
+            for kept in (False, True):
+                alone = lint("sift", then, keep_geometry=kept)
+                assert [
+                    one for one in lint("sift", Gate(sketch, then=then), keep_geometry=kept) if one in alone
+                ] == alone
+        raw = lint("sift", Gate(sketch, then=Identity()), keep_geometry=False)
+        assert [weakness.attack for weakness in raw] == ["read"]
+
+    def test_a_distance_that_lets_foreign_content_pass(self) -> None:
+        sketch = builtin_sketch()
+        loose = replace(LOOSE, foreign=(0.0, 0.3))
+        wide = replace(sketch, calibration=loose)
+        assert choices_of(Gate(wide)) == ["tau 0.5 of a gate"]
+        assert "30 % of what has nothing to do with the map" in lint("sift", Gate(wide), keep_geometry=False)[0].message
+        assert choices_of(Gate(wide, tau=0.2)) == []  # 7.5 % pass there
+        assert choices_of(Gate(wide, tau=0.3)) == ["tau 0.3 of a gate"]
+
+    def test_a_distance_that_was_not_calibrated(self) -> None:
+        sketch = builtin_sketch()
+        for calibration in (None, replace(LOOSE, foreign=None, corpus=0)):
+            (weakness,) = lint("sift", Gate(replace(sketch, calibration=calibration), tau=0.3), keep_geometry=False)
+            assert "was not calibrated" in weakness.choice
+        stricter = replace(LOOSE, contrast=0.9, background="ab" * 32)
+        for contrast, weaknesses in ((0.8, 0), (0.95, 1)):
+            gate = Gate(replace(sketch, calibration=stricter), contrast=contrast)
+            assert len(choices_of(gate)) == weaknesses
+
+    def test_geometry_is_not_needed(self) -> None:
+        assert choices_of(Gate(builtin_sketch()), keep_geometry=True) == ["scale and orientation after a gate"]
+
+    def test_decoys_are_as_few_as_the_points(self) -> None:
+        """The limit is where one word of 16,384 is guessed as often as one of the sketch's points."""
+        sketch = builtin_sketch(64)
+        limit = 10 - math.log(16_384 / 64)
+        assert choices_of(Gate(sketch, then=Subset(limit - 0.01, 1))) == []
+        (weakness,) = lint("sift", Gate(sketch, then=Subset(limit + 0.01, 1)), keep_geometry=False)
+        assert "among 64 points" in weakness.choice and "in 58 % of cases" in weakness.finding

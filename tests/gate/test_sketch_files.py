@@ -1,4 +1,4 @@
-"""Sketch files: what is written is read; damaged or hostile ones end in a FormatError without a large allocation."""
+"""Sketch files: what is written is read; damaged or hostile ones end in a FormatError, without a large allocation."""
 
 import json
 import struct

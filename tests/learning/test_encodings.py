@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from featveil.core import InputError, Keypoints, Points, Subspaces, WordSets
+from featveil.core import InputError, Keypoints, MapPoints, Points, Subspaces, WordSets
 from featveil.core.arrays import Float32, Float64
 from featveil.learning.encodings import STRIDES, Encoding, Geometry, canonical, cells, check_geometry, cosines
 
@@ -89,6 +89,18 @@ def test_word_sets_are_the_words_of_their_codebook() -> None:
     assert np.array_equal(rows[:, : 2 * D], single[sets].reshape(2, 2 * D))
     others = encoding.rows(WordSets(sets, DIGEST, 30), keypoints(2), codebook[::-1])
     assert not np.allclose(rows, others, atol=0.01)
+
+
+def test_map_points_are_rows_of_their_table_and_nothing_where_there_is_none() -> None:
+    table, shown = words(), MapPoints(np.array([[-1, 7], [3, 29]]), DIGEST, OTHER, 30)
+    encoding = Encoding.of(shown, "sift", "positions", table)
+    assert encoding == Encoding("sift", D, "words", 2, codebook=DIGEST)
+    rows = encoding.rows(shown, keypoints(2), table)[:, : 2 * D].reshape(2, 2, D)
+    alone = Encoding("sift", D).rows(Points(table[[7, 3, 29]]), keypoints(3))[:, :D]
+    assert np.array_equal(rows[[0, 1, 1], [1, 0, 1]], alone)
+    assert not rows[0, 0].any()
+    with pytest.raises(InputError, match="29 words or points are known, the features are of 30"):
+        encoding.rows(shown, keypoints(2), table[:29])
 
 
 @pytest.mark.parametrize("geometry", ["positions", "full", "either"])
@@ -208,7 +220,7 @@ def test_other_dimensions_codebooks_and_sizes_are_refused_when_rows_are_made() -
     sets = WordSets(np.array([[0, 4]]), OTHER, 30)
     with pytest.raises(InputError, match=r"codebook aaaaaaaaaaaa\.\.\., the features have bbbbbbbbbbbb"):
         Encoding("sift", D, "words", 2, codebook=DIGEST).rows(sets, keypoints(1), words())
-    with pytest.raises(InputError, match="has 20 words, the sets are of 30"):
+    with pytest.raises(InputError, match="20 words or points are known, the features are of 30"):
         Encoding("sift", D, "words", 2, codebook=OTHER).rows(sets, keypoints(1), words(20))
     with pytest.raises(InputError, match="size 8"):
         Encoding("sift", 8).rows(Points(words(2)), keypoints(2))

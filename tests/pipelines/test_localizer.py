@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from featveil.core import Features, InputError, Points, PrivateFeatures
+from featveil.core import Features, Guarantee, InputError, Keypoints, MapPoints, Points, PrivateFeatures
 from featveil.databases import Database, builtin
 from featveil.defenses import Lifting, Subset, privatize
 from featveil.formats import hloc
@@ -79,6 +79,18 @@ def test_queries_in_a_map_of_words(room: Room, named: bool) -> None:
     assert located.by_chance is not None
     every = locate(room, query, replace(HOW, neighbours=False), sent.__getitem__)
     assert located.correspondences < every.correspondences
+
+
+def test_a_feature_that_shows_fewer_points_than_others_names_these_only(room: Room) -> None:
+    numbers = np.array([[-1, -1, 5], [1, 2, 4], [-1, 0, 7]])
+    shown = MapPoints(numbers, "a" * 64, room.map.digest, len(room.map.points))
+    xy = np.array([[1, 2], [3, 4], [5, 6]], np.float32)
+    query = PrivateFeatures(shown, "sift", {"name": "gate"}, Guarantee("map-known", tau=0.3), Keypoints(xy), (64, 48))
+    named = Localizer(room.map).named(query)
+    assert named.points.tolist() == [5, 1, 2, 4, 0, 7]
+    assert named.keypoints.tolist() == [0, 1, 1, 1, 2, 2]
+    assert (named.xy == xy[named.keypoints]).all()
+    assert (named.xyz == room.map.points[named.points]).all()
 
 
 def test_a_query_of_another_place_has_no_pose(room: Room) -> None:
@@ -156,8 +168,11 @@ def test_a_folder_says_it_all(room: Room, tmp_path: Path) -> None:
     """The map, the features beside it and all of its images; a query may come without a camera."""
     folder = tmp_path / "map"
     shutil.copytree(room.model, folder)
+    bare = Localizer(folder)
     with pytest.raises(InputError, match="no features beside it"):
-        Localizer(folder)
+        bare.images  # noqa: B018  they are looked for when they are needed
+    with pytest.raises(InputError, match="no features beside it"):
+        bare.locate(room.features[room.names[0]])
     hloc.write_features(folder / "features.h5", [(name, room.features[name]) for name in room.names[1:]])
     localizer = Localizer(folder, options=HOW)
     assert sorted(localizer.images) == room.names[1:]
@@ -170,8 +185,8 @@ def test_a_folder_says_it_all(room: Room, tmp_path: Path) -> None:
 
 def test_where_features_of_the_map_come_from(room: Room, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="features of its images"):
-        Localizer(room.map)
+        Localizer(room.map).locate(room.features[room.names[0]])
     hloc.write_features(tmp_path / "others.h5", [("other", room.features[room.names[0]])])
     with pytest.raises(InputError, match="none of the 6 images"):
-        Localizer(room.map, tmp_path / "others.h5")
+        Localizer(room.map, tmp_path / "others.h5").locate(room.features[room.names[0]])
     assert len(Localizer(room.model, room.features.__getitem__).images) == 6

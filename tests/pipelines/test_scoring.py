@@ -1,18 +1,19 @@
 """One attack on one file, scored; the truth reaches only who declares it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
-from featveil.attacks import ATTACKS, Chance, Guess, Knowledge
+from featveil.attacks import ATTACKS, Chance, Guess, Knowledge, Read
 from featveil.core import InputError, Points, PrivateFeatures, Subspaces, WordSets
 from featveil.databases import builtin, nearest_words
 from featveil.defenses import Lifting, Subset, privatize
 from featveil.metrics import align
 from featveil.metrics.leakage import METRIC, UNIT
-from featveil.pipelines.scoring import check_codebook, run_attack, score_attack
+from featveil.pipelines.scoring import check_codebook, check_sketch, run_attack, scheme_name, score_attack
+from gated import gated, place
 from victims import lifted, own_database, picture
 
 
@@ -163,3 +164,18 @@ def test_the_same_seed_gives_the_same_outcome() -> None:
     first, second = (run_attack(lifted(), picture(), Chance(), known, np.random.default_rng(4)) for _ in range(2))
     third = run_attack(lifted(), picture(), Chance(), known, np.random.default_rng(5))
     assert first.leakage == second.leakage != third.leakage
+
+
+def test_names_of_gated_releases() -> None:
+    assert scheme_name(gated()[0].defense) == "gate-0.5"
+    assert scheme_name(gated(Subset(10.0, 2))[0].defense) == "gate-0.5-subset-10-2"
+    assert scheme_name({**gated()[0].defense, "support": "both"}) == "gate-0.5-both"
+
+
+def test_a_sketch_of_another_map_is_refused() -> None:
+    private, raw = gated()
+    known = Knowledge(sketch=replace(place(), model="f" * 64))
+    with pytest.raises(InputError, match="the sketch is of ffffffff"):
+        check_sketch(private, known)
+    check_sketch(lifted(), known)
+    assert run_attack(private, raw, Read(), Knowledge(sketch=place()), generator()).leakage.below_near > 0.8

@@ -21,7 +21,7 @@ from featveil.attacks.relift import Relift
 from featveil.attacks.unconceal import Unconceal, in_two_steps, network_of
 from featveil.attacks.unmix import Unmix
 from featveil.attacks.vertex import Vertex
-from featveil.core import Descriptors, InputError, PrivateFeatures, base_kind
+from featveil.core import Descriptors, InputError, MapPoints, PrivateFeatures, base_kind
 from featveil.registry import ATTACKS
 
 __all__ = [
@@ -93,9 +93,10 @@ def known_to(private: PrivateFeatures, method: Attack, knowledge: Knowledge) -> 
 
 
 def needs_of(private: PrivateFeatures, method: Attack) -> tuple[str, ...]:
-    """What `method` needs to know for `private`: behind a concealer also the way back."""
+    """What `method` needs to know for `private`: behind a concealer also the way back, of map points their sketch."""
     behind = ("network", "database") if in_two_steps(private, method) else ()
-    return tuple(dict.fromkeys((*method.needs, *behind)))
+    named = ("sketch",) if isinstance(private.descriptors, MapPoints) and "sketch" in method.uses else ()
+    return tuple(dict.fromkeys((*method.needs, *behind, *named)))
 
 
 def check_applies(descriptors: Descriptors, method: Attack) -> None:

@@ -10,9 +10,19 @@ from typing import Any, ClassVar, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from featveil.core import ConcealingNetwork, Features, InputError, Points, PrivateFeatures, Subspaces, WordSets
+from featveil.core import (
+    ConcealingNetwork,
+    Features,
+    InputError,
+    MapPoints,
+    Points,
+    PrivateFeatures,
+    Subspaces,
+    WordSets,
+)
 from featveil.core.arrays import Float32, Integers, floats, integers
 from featveil.databases import ConcealedDatabase, Database, conceal_database
+from featveil.gate import Sketch
 
 MEANINGS = {
     "database": "real descriptors of its own, from photographs that have nothing to do with the victim's",
@@ -22,6 +32,7 @@ MEANINGS = {
     "repeats": "further releases of the same features",
     "reference": "features, raw or private, of another image of the same place",
     "network": "the concealing network, which is in every client",
+    "sketch": "the sketch of the map, which every device has; the map's owner also has its exact descriptors",
     "truth": "the hidden descriptors: no adversary has them",
 }
 
@@ -29,6 +40,7 @@ REPRESENTATIONS = {
     Points: "points (sent as they are, or concealed)",
     Subspaces: "subspaces (lifting)",
     WordSets: "word sets (subset, metric)",
+    MapPoints: "map points (gate)",
 }
 
 
@@ -46,6 +58,7 @@ class Knowledge:
     repeats: tuple[PrivateFeatures, ...] = ()
     reference: Features | PrivateFeatures | None = None
     network: ConcealingNetwork | None = None
+    sketch: Sketch | None = None
     truth: Points | None = None
 
     def has(self, name: str) -> bool:
@@ -59,9 +72,9 @@ class Knowledge:
     def concealed(self, network: ConcealingNetwork) -> Self:
         """The same in the space of what `network` gives: what is raw is concealed, the truth too.
 
-        Raises InputError for what is of another kind than the network's.
+        No map is sketched in that space. Raises InputError for what is of another kind than the network's.
         """
-        changes: dict[str, Any] = {"network": None}
+        changes: dict[str, Any] = {"network": None, "sketch": None}
         for name in ("database", "lifting_database", "codebook"):
             database = getattr(self, name)
             changes[name] = None if database is None else conceal_database(database, network)

@@ -3,10 +3,13 @@
 Ours. Position, scale and orientation of two keypoints give a linear map between their descriptors (overlapping.py).
 All hidden descriptors are sought at once: each in its subspace and of norm 1, as near as possible to what its
 neighbours predict, and without small negative entries, which no descriptor has (agreement.py). A usual scale does where
-none is told; orientations that are not told are sought too (placing.py).
-Knows:      nothing but the release, which must hold positions; with scales and orientations it is stronger.
-Breaks:     all lifting strategies, SIFT and RootSIFT, where keypoints are dense.
-Fails:      on keypoints that do not overlap; of positions alone, where no two features share one.
+none is told; orientations that are not told are sought too (placing.py). For points of a map it starts from the map's
+own descriptors, and neighbours move these a little (leaning.py).
+Knows:      nothing but the release, which must hold positions; with scales and orientations it is stronger. Of map
+            points their sketch.
+Breaks:     all lifting strategies, SIFT and RootSIFT, where keypoints are dense. Map points with their geometry, hardly
+            more than `read` does.
+Fails:      on keypoints that do not overlap; of positions alone, where no two features share one, and on map points.
 """
 
 from dataclasses import dataclass, replace
@@ -16,10 +19,12 @@ import numpy as np
 
 from featveil.attacks.knowledge import Guess, Knowledge, check_count
 from featveil.attacks.overlap_parts.agreement import Agreement
+from featveil.attacks.overlap_parts.leaning import lean
 from featveil.attacks.overlap_parts.overlapping import find_overlaps
 from featveil.attacks.overlap_parts.placing import USUAL_SCALE, Placing
+from featveil.attacks.read import of_map
 from featveil.attacks.subspaces import central, subspaces_of
-from featveil.core import InputError, PrivateFeatures, Subspaces
+from featveil.core import InputError, Keypoints, MapPoints, PrivateFeatures, Subspaces
 
 
 @dataclass(frozen=True)
@@ -36,9 +41,9 @@ class Overlap:
 
     name: ClassVar[str] = "overlap"
     summary: ClassVar[str] = "what overlapping keypoints predict of each other; better with scale and orientation"
-    breaks: ClassVar[tuple[type, ...]] = (Subspaces,)
+    breaks: ClassVar[tuple[type, ...]] = (Subspaces, MapPoints)
     needs: ClassVar[tuple[str, ...]] = ()
-    uses: ClassVar[tuple[str, ...]] = ()
+    uses: ClassVar[tuple[str, ...]] = ("sketch",)
     alone: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -47,9 +52,12 @@ class Overlap:
 
     def run(self, seen: PrivateFeatures, knowledge: Knowledge, rng: np.random.Generator) -> Guess:
         """The solution; not answered where no neighbour saw enough of the same pixels, or none could be oriented."""
-        subspaces, keypoints = subspaces_of(seen), seen.keypoints
+        keypoints = seen.keypoints
         if keypoints is None:
             raise InputError("attack overlap needs the positions of the keypoints in the release")
+        if isinstance(seen.descriptors, MapPoints):
+            return self._leaning(of_map(seen, knowledge), seen.kind, keypoints)
+        subspaces = subspaces_of(seen)
         if subspaces.size != 128 or seen.kind not in ("sift", "rootsift"):
             raise InputError("attack overlap is on sift and rootsift, whose cells it knows")
         start = central(subspaces, seen.kind).astype(np.float32)
@@ -59,9 +67,7 @@ class Overlap:
             answered = placing.known | placing.placed
             note = f"{int(placing.placed.sum())} of {len(seen)} features could be oriented"
             return Guess(placing.values, answered, note=note)
-        if keypoints.scale is None:
-            keypoints = replace(keypoints, scale=np.full(len(seen), USUAL_SCALE, np.float32))
-        overlaps = find_overlaps(keypoints, self.neighbours)
+        overlaps = find_overlaps(_with_scale(keypoints), self.neighbours)
         answered = np.zeros(len(seen), np.bool_)
         answered[overlaps.first] = True
         note = f"{int(answered.sum())} of {len(seen)} features overlap with others"
@@ -69,3 +75,23 @@ class Overlap:
             return Guess(start, answered, note=note)
         values = Agreement(subspaces, overlaps, start, seen.kind, self.sparse).solve(self.rounds)
         return Guess(np.where(answered[:, None], values, start), answered, note=note)
+
+    def _leaning(self, read: Guess, kind: str, keypoints: Keypoints) -> Guess:
+        """What the map says of each feature, as its neighbours correct it; not answered where none overlaps."""
+        if read.values.shape[1] != 128 or kind not in ("sift", "rootsift"):
+            raise InputError("attack overlap is on sift and rootsift, whose cells it knows")
+        if keypoints.orientation is None:
+            note = "orientations are not in the release: nothing says how neighbours overlap"
+            return Guess(read.values, np.zeros(len(read), np.bool_), note=note)
+        overlaps = find_overlaps(_with_scale(keypoints), self.neighbours)
+        answered = np.zeros(len(read), np.bool_)
+        answered[overlaps.first] = True
+        note = f"{int(answered.sum())} of {len(read)} features overlap with others"
+        return Guess(lean(read.values, overlaps, kind), answered, note=note)
+
+
+def _with_scale(keypoints: Keypoints) -> Keypoints:
+    """The same, with a usual scale where none is told."""
+    if keypoints.scale is not None:
+        return keypoints
+    return replace(keypoints, scale=np.full(len(keypoints), USUAL_SCALE, np.float32))

@@ -1,8 +1,9 @@
-"""featveil localize: private or raw queries and a COLMAP model with features of its images -> camera poses."""
+"""featveil localize: private or raw queries and a COLMAP model -> camera poses; retrieve: gated ones -> its images."""
 
 from featveil.cli.console import Json, complain, progress, show, table
 from featveil.cli.options import command
 from featveil.pipelines.localize import LocalizeRequest, localize_files
+from featveil.pipelines.retrieve import RetrieveRequest, retrieve_files
 
 
 @command
@@ -11,7 +12,8 @@ def localize(request: LocalizeRequest, json: Json = False) -> None:
 
     OUT gets a line for each query that was localized; NAME_inliers.txt beside it one for every query: name, 1 or 0,
     inliers, matches with points of the map. Known intrinsics stay; without any the focal length is estimated along.
-    A query that cannot be localized is reported with the reason, and is no error.
+    A query that cannot be localized is reported with the reason, and is no error. A gated query names points of the
+    map: it is matched with nothing, and needs neither features of the map nor pairs.
 
     Example: featveil localize query.veil --model map/ --features features.h5 --out poses.txt
     """
@@ -36,3 +38,25 @@ def localize(request: LocalizeRequest, json: Json = False) -> None:
     for name, query in result.queries.items():
         if query.pose is None:
             complain("not localized", f"{name}: {query.reason}")
+
+
+@command
+def retrieve(request: RetrieveRequest, json: Json = False) -> None:
+    """Find the images of a map that see what gated queries see. Needs the extra colmap.
+
+    A gated query names points of the map, and these vote for the images that see them. OUT gets a line for each query
+    and image, most votes first, as hloc's pairs files have them.
+
+    Example: featveil retrieve query.veil --model map/ --out pairs.txt --top 20
+    """
+    with progress("retrieving") as report:
+        result = retrieve_files(request, report)
+    facts = {
+        name: [{"image": image, "votes": round(votes, 3)} for image, votes in images]
+        for name, images in result.queries.items()
+    }
+    rows: list[tuple[object, ...]] = [
+        (name, len(images), images[0][0] if images else "none") for name, images in result.queries.items()
+    ]
+    text = table("query", "images", "most votes", rows=rows)
+    show({"out": str(result.out), "pairs": result.pairs, "queries": facts}, json, text)

@@ -16,15 +16,26 @@ else:
     DefenseOptions = defense_options()
 
 _NOT_SHOWN = ("name", "random_directions", "epsilon")  # epsilon stands in the next line, with that of the image
+_LIMITS = ("min_share", "min_features", "background")  # of a gate: what passed has met them
+_AFTER_GATE = {
+    "None": "of the others, the map's points that they may show are sent as they are",
+    "identity": "the descriptors of the others are sent as they are",
+    "lifting": "the descriptors of the others are hidden as far as known attacks tell",
+    "hardened": "the descriptors of the others are hidden as far as known attacks tell",
+}
+_DIGESTS = ("network", "database", "codebook", "sketch")
 
 
 @command
 def privatize(request: PrivatizeRequest, options: DefenseOptions, json: Json = False) -> None:
     """Hide descriptors so that they still match. Randomness is the operating system's, or that of the pool's secret.
 
-    An input that cannot be read is reported and left out: exit code 1 if others worked, 2 if none did.
+    An input that cannot be read is reported and left out: exit code 1 if others worked, 2 if none did. A gate also
+    leaves out photographs of other places than its sketch is of: exit code 3 if no input shows that place.
 
     Example: featveil privatize query.jpg --out query.veil --defense subset --epsilon 10
+
+    Example: featveil privatize query.jpg --out query.veil --defense gate --sketch place.sketch
 
     Example: featveil privatize query.jpg --out query.veil --defense concealer --then lifting --dimension 4
     """
@@ -40,6 +51,7 @@ def privatize(request: PrivatizeRequest, options: DefenseOptions, json: Json = F
 def _facts(summary: ReleaseSummary) -> dict[str, Any]:
     """For --json."""
     return {
+        "considered": summary.considered,
         "bytes": summary.bytes,
         "kind": summary.kind,
         "defense": summary.defense,
@@ -57,10 +69,9 @@ def _facts(summary: ReleaseSummary) -> dict[str, Any]:
 
 def _text(summary: ReleaseSummary, apart: bool) -> str:
     """For a person."""
-    considered = f" of {summary.considered:,}: those that lie apart" if apart else ""
     lines = [
         f"defense    {_defense(summary)}",
-        f"features   {summary.features:,}{considered}",
+        f"features   {summary.features:,}{_considered(summary, apart)}, {summary.bytes:,} bytes",
         f"guarantee  {_guarantee(summary, apart)}",
         f"leaks      {', '.join(summary.leaks)}",
         *([f"attacks    {summary.known_attacks} ({THREATS})"] if summary.known_attacks else []),
@@ -70,10 +81,19 @@ def _text(summary: ReleaseSummary, apart: bool) -> str:
     )
 
 
+def _considered(summary: ReleaseSummary, apart: bool) -> str:
+    """Of how many features those are that were sent."""
+    if summary.guarantee.kind == "map-known":
+        share = 100 * summary.features / max(summary.considered, 1)
+        return f" of {summary.considered:,} ({share:.1f} %): those that the map knows"
+    return f" of {summary.considered:,}: those that lie apart" if apart else ""
+
+
 def _defense(summary: ReleaseSummary) -> str:
     spec = summary.defense
-    shown = {key: value for key, value in spec.items() if value is not None and key not in _NOT_SHOWN}
-    shown |= {key: str(spec[key])[:12] for key in ("network", "database", "codebook") if spec.get(key)}
+    left_out = (*_NOT_SHOWN, *_LIMITS) if spec.get("name") == "gate" else _NOT_SHOWN
+    shown = {key: value for key, value in spec.items() if value is not None and key not in left_out}
+    shown |= {key: str(spec[key])[:12] for key in _DIGESTS if spec.get(key)}
     listed = ", ".join(f"{key.replace('_', ' ')} {value}" for key, value in shown.items())
     return f"{spec.get('name')}: {listed}" if listed else str(spec.get("name"))
 
@@ -85,12 +105,21 @@ def _guarantee(summary: ReleaseSummary, apart: bool) -> str:
             return "empirical, nothing is proved: overlapping features tell which of their descriptors is true"
         among = f"at best no attack is right more often than 1 in {confounders + 1}"
         return f"empirical, nothing is proved: {among}, as far as the pool resembles the photograph"
+    gated = guarantee.kind == "map-known"
+    if gated and guarantee.epsilon is None:
+        return f"{_map_known(summary)}; {_AFTER_GATE[str(summary.defense.get('then'))]}"
     if guarantee.epsilon is None or summary.image_epsilon is None or summary.total_epsilon is None:
         return "empirical: judged by known attacks only, nothing is proved"
     both = f", {number(summary.total_epsilon)} for all {summary.images}" if summary.images > 1 else ""
     unit = " and unit of distance" if guarantee.kind == "metric-dp" else ""
     unit += " between concealed ones" if unit and "network" in summary.defense else ""
+    claim = f"{_map_known(summary)}; which points the others show" if gated else guarantee.kind
     return (
-        f"{guarantee.kind}: epsilon {number(guarantee.epsilon)} a descriptor{unit},"
+        f"{claim}: epsilon {number(guarantee.epsilon)} a descriptor{unit},"
         f" {number(summary.image_epsilon)} for an image of {summary.largest:,}{both} (they add up)"
     )
+
+
+def _map_known(summary: ReleaseSummary) -> str:
+    """What a gate promises, in a sentence."""
+    return f"map-known: features farther than {summary.guarantee.tau:g} from all that the sketch holds leave no trace"

@@ -3,6 +3,7 @@
 Only what was measured counts (docs/claims.md, "Attacks"). No weakness found is no proof of privacy.
 """
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -11,6 +12,7 @@ from featveil.core.kinds import is_face
 from featveil.databases.entries import QUANTIZED_KINDS
 from featveil.defenses.concealer import Concealer
 from featveil.defenses.confounders import STRATEGIES
+from featveil.defenses.gate import Gate
 from featveil.defenses.hardened import Hardened
 from featveil.defenses.identity import Identity
 from featveil.defenses.lifting import Lifting
@@ -25,6 +27,8 @@ _LARGEST_VERTEX = 16  # dimension up to which the vertex attack was measured
 _LARGEST_EPSILON = 10.0
 _LARGEST_METRIC = 28.0  # of those measured, the largest at which an attacker names few words (5 %)
 _LARGEST_NAIVE = 700.0  # up to here, fewer than one in 10,000 descriptors (d = 128) are sent as they are
+_WORDS_MEASURED = 16_384  # of the codebook that these were measured with
+_LARGEST_FOREIGN = 0.1  # of foreign features that pass: the least share of a photograph that counts as a mapped place
 _LARGEST_IN_NEIGHBOURS = 6.0  # of those measured, the largest at which overlapping sets of words tell little (4 %)
 
 _BOUND = "use the subset mechanism with an epsilon of at most 10"
@@ -112,6 +116,24 @@ _FEW_FACES = Weakness(
     "finds descriptors that pass for the person in 85 % of cases with 2 confounders, 37 % with 8, 12 % with 16",
     "use 16 confounders or more, at dimension 32",
 )
+_UNCALIBRATED = Weakness(
+    "a gate at a distance that was not calibrated",
+    None,
+    "nothing says how much passes of what has nothing to do with the map",
+    "calibrate the sketch with foreign content, and use its own tau and contrast",
+)
+_GATED_RAW = Weakness(
+    "raw descriptors after a gate",
+    "read",
+    "takes the descriptors of all features that passed as they are",
+    "send the numbers of points (no --then), unless the server must match by itself",
+)
+_GATED_GEOMETRY = Weakness(
+    "scale and orientation after a gate",
+    None,
+    "are sent of every feature that passed, and the pose needs neither",
+    "leave them out",
+)
 _WORDS = Weakness(
     "overlapping keypoints with scale and orientation",
     "posterior-overlap",
@@ -132,6 +154,8 @@ def lint(
     weaknesses = [_SEEDED] if seeded else []
     if isinstance(defense, Concealer):
         return weaknesses + _of_concealer(defense)
+    if isinstance(defense, Gate):
+        return weaknesses + _of_gate(kind, defense, keep_geometry, apart)
     if is_face(kind) and isinstance(defense, Lifting | Hardened):
         return weaknesses + _of_faces(defense)
     match defense:
@@ -205,6 +229,63 @@ def _of_concealer(defense: Concealer) -> list[Weakness]:
             return [*([_line("", lifting)] if lifting.dimension == 1 else []), _CONCEALED_AND_LIFTED]
         case Subset() | Metric() as words:
             return _of_epsilon(words)
+
+
+def _of_gate(kind: str, defense: Gate, keep_geometry: bool, apart: bool) -> list[Weakness]:
+    """Of what the map knows, what the defense after the gate shows; of the rest, what the gate lets pass."""
+    weaknesses = []
+    foreign = _foreign_share(defense)
+    if foreign is None:
+        weaknesses.append(_UNCALIBRATED)
+    elif foreign > _LARGEST_FOREIGN:
+        weaknesses.append(
+            Weakness(
+                f"tau {defense.spec()['tau']:g} of a gate",
+                None,
+                f"{100 * foreign:.0f} % of what has nothing to do with the map passes, by the sketch's own calibration",
+                "state a smaller tau (--tau), or a smaller contrast (--contrast)",
+            )
+        )
+    if keep_geometry:
+        weaknesses.append(_GATED_GEOMETRY)
+    match defense.then:
+        case None:
+            return weaknesses
+        case Identity():
+            return [_GATED_RAW, *weaknesses]
+        case Subset() as subset:
+            return weaknesses + _of_decoys(defense, subset)
+        case Lifting() | Hardened() as after:
+            return weaknesses + lint(kind, after, keep_geometry=keep_geometry, apart=apart)
+
+
+def _foreign_share(gate: Gate) -> float | None:
+    """The share of foreign descriptors that pass at most; None where nothing says it."""
+    calibration = None if gate.sketch is None else gate.sketch.calibration
+    if calibration is None or calibration.foreign is None:
+        return None
+    if gate.contrast is not None and calibration.contrast is not None and gate.contrast > calibration.contrast:
+        return None
+    return calibration.at(calibration.foreign, calibration.tau if gate.tau is None else gate.tau)
+
+
+def _of_decoys(gate: Gate, subset: Subset) -> list[Weakness]:
+    """Of the subset mechanism over the points of a sketch: with fewer of them to draw from, an epsilon hides less."""
+    if gate.sketch is None:
+        return []
+    points = len(gate.sketch.known)
+    largest = _LARGEST_EPSILON - math.log(_WORDS_MEASURED / points)
+    if subset.epsilon <= largest:
+        return []
+    share = 1 / (1 + (points - 1) * math.exp(-subset.epsilon))
+    return [
+        Weakness(
+            f"epsilon {subset.epsilon:g} a descriptor among {points:,} points",
+            None,
+            f"where one point is sent, it is the true one in {100 * share:.0f} % of cases",
+            f"use at most {math.floor(10 * largest) / 10:g}" if largest >= 0.1 else "send numbers as they are",
+        )
+    ]
 
 
 def _line(kind: str, defense: Lifting) -> Weakness:

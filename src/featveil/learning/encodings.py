@@ -175,11 +175,15 @@ def _vectors(descriptors: Descriptors, words: Float32 | None) -> Float32:
 
 
 def _named(numbers: Integers, size: int, words: Float32 | None) -> Float32:
-    """What the numbers (n, k) stand for: words of a codebook, or points of a map, of which there are `size`."""
+    """What the numbers (n, k) stand for: words of a codebook, or points of a map, of which there are `size`.
+
+    A number of -1 stands for nothing: zeros.
+    """
     known = 0 if words is None else len(words)
     if words is None or known != size:
         raise InputError(f"{known} words or points are known, the features are of {size}")
-    return _rooted(np.asarray(words[numbers], np.float32)).reshape(len(numbers), numbers.shape[1] * words.shape[1])
+    vectors = np.where((numbers >= 0)[..., None], words[np.maximum(numbers, 0)], 0)
+    return _rooted(np.asarray(vectors, np.float32)).reshape(len(numbers), numbers.shape[1] * words.shape[1])
 
 
 def _rooted(values: Float32) -> Float32:

@@ -54,6 +54,7 @@ class AdversaryFiles:
         flags=("--concealer",),
         shown="the built-in one if named",
     )
+    sketch: Path | None = option(None, help="Sketch of the map whose points a gate sent.")
 
 
 NO_FILES = AdversaryFiles()
@@ -65,6 +66,7 @@ class Adversary:
     def __init__(self, files: AdversaryFiles) -> None:
         from featveil.databases import load_database
         from featveil.defenses import load_network
+        from featveil.gate import load_sketch
 
         self.files = files
         self.given: dict[str, Database | None] = {
@@ -73,6 +75,7 @@ class Adversary:
         }
         self.given["codebook"] = None if files.codebook is None else load_database(files.codebook)
         self._network = None if files.network is None else load_network(files.network)
+        self._sketch = None if files.sketch is None else load_sketch(files.sketch)
         self.others = _private_files(files.others, "--others")
         if files.others and not self.others:
             raise InputError("none of the files of --others could be used: see the lines above")
@@ -92,7 +95,7 @@ class Adversary:
         """What it has to attack `private`, of the file `name`; built-in databases where they are the right ones."""
         from featveil.attacks import Knowledge
         from featveil.pipelines.attack_parts.attack_records import fingerprint
-        from featveil.pipelines.scoring import check_codebook
+        from featveil.pipelines.scoring import check_codebook, check_sketch
 
         own, kind = fingerprint(private), base_kind(private.kind)
         unknown = self.files.database == UNKNOWN
@@ -105,8 +108,10 @@ class Adversary:
             repeats=self._repeats(own, name),
             reference=self._reference(kind, name),
             network=self.network(private),
+            sketch=self._sketch,
         )
         check_codebook(private, known)
+        check_sketch(private, known)
         return known
 
     def network(self, private: "PrivateFeatures") -> "ConcealingNetwork | None":

@@ -7,7 +7,7 @@ import numpy as np
 
 from featveil.attacks import Attack, Guess, Knowledge
 from featveil.attacks import attack as run
-from featveil.core import Features, InputError, PrivateFeatures, WordSets
+from featveil.core import Features, InputError, PrivateFeatures
 from featveil.pipelines.adversary import NO_FILES, Adversary
 from featveil.pipelines.scoring import Outcome, run_attack
 from featveil.registry import make_attacks
@@ -65,15 +65,19 @@ def named_attack(method: str | Attack) -> Attack:
 
 
 def invert(
-    features: Features | PrivateFeatures, inverter: str | Path | None = None, guess: Guess | None = None
+    features: Features | PrivateFeatures,
+    inverter: str | Path | None = None,
+    guess: Guess | None = None,
+    knowledge: Knowledge | None = None,
 ) -> "Image":
     """The picture (h, w, 3) uint8 that a network paints of features: what an attacker sees who has them.
 
     `inverter` is a file of `featveil train inverter`; without one the built-in inverter of raw SIFT is used. With a
-    `guess` it paints what an attack made of private features. Raises InputError when the inverter was trained on other
-    descriptors, and says how to get one.
+    `guess` it paints what an attack made of private features. `knowledge` holds the sketch or the codebook that an
+    inverter of map points or word sets reads them with; a built-in codebook is known anyway. Raises InputError when the
+    inverter was trained on other descriptors, and says how to get one.
     """
-    from featveil.pipelines.painters import load_painter, paint, recovered
+    from featveil.pipelines.painters import load_painter, paint, recovered, words_of
 
     seen: Features | PrivateFeatures = features
     if guess is not None:
@@ -82,7 +86,6 @@ def invert(
         seen = recovered(features, guess)
     painter = load_painter(None if inverter is None else Path(inverter), seen.kind)
     words = None
-    if isinstance(seen, PrivateFeatures) and isinstance(seen.descriptors, WordSets):
-        codebook = public_knowledge(seen).codebook
-        words = None if codebook is None else codebook.points()
+    if isinstance(seen, PrivateFeatures):
+        words = words_of(seen, public_knowledge(seen) if knowledge is None else knowledge)
     return paint(seen, painter, words)

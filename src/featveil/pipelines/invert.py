@@ -89,7 +89,8 @@ def invert(request: InvertRequest, known: AdversaryFiles = NO_FILES) -> InvertRe
     Private features are recovered first by the attack that is named, with what is `known`. Raises InputError for a
     request that cannot be carried out, and where the inverter does not fit.
     """
-    from featveil.pipelines.painters import at_size, load_painter, paint, without_geometry
+    from featveil.core import PrivateFeatures
+    from featveil.pipelines.painters import at_size, load_painter, paint, without_geometry, words_of
 
     _check_request(request)
     method = None if request.attack is None else _one_attack(request.attack, request.settings)
@@ -97,7 +98,9 @@ def invert(request: InvertRequest, known: AdversaryFiles = NO_FILES) -> InvertRe
     seen = without_geometry(seen) if request.positions_only else seen
     painter, original = load_painter(request.inverter, base_kind(seen.kind)), _original(seen, request)
     adversary, answered = Adversary(known), None
-    words, readable = _words(seen, adversary, request.features.name), seen
+    words, readable = None, seen
+    if isinstance(seen, PrivateFeatures) and method is None:
+        words = words_of(seen, adversary.knowledge(seen, request.features.name))
     if method is not None:
         guess, readable = _recovered(seen, method, adversary, painter, (request.seed, request.features.name))
         answered = float(guess.answered.mean())
@@ -202,18 +205,6 @@ def _size(seen: "Features | PrivateFeatures", longest: int | None) -> tuple[int,
         return picture_size(seen)
     factor = longest / max(seen.image_size)
     return max(1, round(seen.image_size[0] * factor)), max(1, round(seen.image_size[1] * factor))
-
-
-def _words(seen: "Features | PrivateFeatures", adversary: Adversary, name: str) -> Any:
-    """The codebook (K, d) of word sets."""
-    import numpy as np
-
-    from featveil.core import PrivateFeatures, WordSets
-
-    if not isinstance(seen, PrivateFeatures) or not isinstance(seen.descriptors, WordSets):
-        return None
-    codebook = adversary.knowledge(seen, name).codebook
-    return None if codebook is None else np.asarray(codebook.values, np.float32)
 
 
 def _recovered(

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from logging import getLogger
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,10 +36,10 @@ class LocalizeRequest:
     model: Path = option(help="Folder of a COLMAP model, such as featveil map makes.")
     out: Path = option(help="Text file for the poses, as hloc writes them.")
     features: Path | None = option(
-        None, help="Features of the map's images, raw or private.", shown="those beside the model"
+        None, help="Features of the map's images, raw or private; a gated query needs none.", shown="beside the model"
     )
     pairs: Path | None = option(
-        None, help="Query and map image a line, as retrieval gives them.", shown="all, of a small map"
+        None, help="Query and map image a line, as retrieval gives them; not for gated queries.", shown="all, if few"
     )
     cameras: Path | None = option(
         None,
@@ -85,10 +86,11 @@ class LocalizeResult:
 def localize_files(request: LocalizeRequest, report: Report = silent) -> LocalizeResult:
     """Place the queries in the map and write their poses; what cannot be placed has a reason in the result.
 
-    Raises InputError when queries and map cannot be compared, or nothing says which images of a large map to try.
+    Queries that name points of the map need no features of its images. Raises InputError when queries and map cannot be
+    compared, or nothing says which images of a large map to try.
     """
     from featveil.geometry.models import read_model
-    from featveil.pipelines.map_parts.localizer import Localizer, beside
+    from featveil.pipelines.map_parts.localizer import Localizer, names_points
 
     out, counts = request.out, request.out.with_name(f"{request.out.stem}_inliers.txt")
     inputs = (request.pairs, request.cameras, *_model_texts(request.model))
@@ -99,17 +101,49 @@ def localize_files(request: LocalizeRequest, report: Report = silent) -> Localiz
         raise InputError(
             f"the model in {request.model} has no points, so nothing can be localized in it: triangulate it again"
         )
-    stored = _open(request.features or beside(request.model), request.kind)
+    stored = _Stored(request, model)
     queries = _queries(request, stored)
     cameras.warn(query.name for query in queries)
-    images = _images(queries, model, stored, request.pairs)
     localizer = Localizer(model, stored.read, _options(request, queries, stored))
     located: dict[str, Localized] = {}
+    tried: dict[str, list[str]] | None = None
     for query in queries:
-        located[query.name] = query.locate(localizer, cameras, images[query.name])
+        features = query.read()
+        gated = names_points(features)
+        if tried is None and not gated:
+            tried = stored.tried([one.name for one in queries])
+        images = None if gated or tried is None else tried[query.name]
+        located[query.name] = query.locate(features, localizer, cameras, images)
         report(len(located), len(queries))
     _write(out, counts, located)
     return LocalizeResult(out, counts, located)
+
+
+class _Stored:
+    """The features of the map's images; they are opened when a query is matched with them, and not before."""
+
+    def __init__(self, request: LocalizeRequest, model: "SparseModel") -> None:
+        self._request, self._model = request, model
+
+    @cached_property
+    def collection(self) -> "Collection":
+        """The file that they are in."""
+        from featveil.pipelines.map_parts.localizer import beside
+
+        return _open(self._request.features or beside(self._request.model), self._request.kind)
+
+    @cached_property
+    def kind(self) -> str:
+        """That of their descriptors, and of queries that do not say theirs."""
+        return self._request.kind or base_kind(self.read(self.collection.names[0]).kind)
+
+    def read(self, name: str) -> "Features | PrivateFeatures":
+        """The features of an image."""
+        return self.collection.read(name)
+
+    def tried(self, queries: list[str]) -> dict[str, list[str]]:
+        """The images of the map that each of `queries` is matched with."""
+        return _images(queries, self._model, self.collection, self._request.pairs)
 
 
 @dataclass(frozen=True)
@@ -119,7 +153,7 @@ class _Query:
     name: str
     path: Path
     collection: "Collection | None"
-    kind: str
+    kind: str  # to be extracted
     max_features: int
 
     def read(self) -> "Features | PrivateFeatures":
@@ -130,17 +164,25 @@ class _Query:
             return self.collection.read(self.name)
         return extract(self.path, self.kind, self.max_features)
 
-    def locate(self, localizer: "Localizer", cameras: KnownCameras, images: list[str]) -> "Localized":
-        """Its pose, or why there is none."""
+    def locate(
+        self,
+        features: "Features | PrivateFeatures",
+        localizer: "Localizer",
+        cameras: KnownCameras,
+        images: list[str] | None,
+    ) -> "Localized":
+        """Its pose, or why there is none; `images` of the map are None where it names points of the map itself."""
         from featveil.geometry.absolute_pose import Localized
 
-        features = self.read()
-        if not images:
+        if images is not None and not images:
             return Localized(None, 0, 0, "no image of the map is paired with it")
         if len(features) == 0:
             return Localized(None, 0, 0, "it has no features")
         camera, known = self._camera(cameras, features)
-        return localizer.locate(features, camera, known, images)
+        try:
+            return localizer.locate(features, camera, known, images)
+        except InputError as error:
+            raise InputError(f"query {self.name!r}: {error}") from error
 
     def _camera(self, cameras: KnownCameras, features: "Features | PrivateFeatures") -> "tuple[Camera, bool]":
         from featveil.geometry.map_images import check_size, guess_camera
@@ -175,38 +217,44 @@ def _open(path: Path, kind: str | None) -> "Collection":
     return open_collection(path, kind)
 
 
-def _queries(request: LocalizeRequest, stored: "Collection") -> list[_Query]:
+def _queries(request: LocalizeRequest, stored: _Stored) -> list[_Query]:
     from featveil.formats.lists import check_name
 
-    kind = request.kind or base_kind(stored.read(stored.names[0]).kind)
     queries: dict[str, _Query] = {}
     for path in request.queries:
-        for query in _queries_at(path, kind, request.max_features):
+        for query in _queries_at(path, request, stored):
             check_name(query.name)
             if queries.setdefault(query.name, query) is not query:
                 raise InputError(f"{queries[query.name].path} and {path} both hold {query.name!r}: localize them apart")
     return list(queries.values())
 
 
-def _queries_at(path: Path, kind: str, max_features: int) -> Iterator[_Query]:
+def _queries_at(path: Path, request: LocalizeRequest, stored: _Stored) -> Iterator[_Query]:
     if has_features(path):
-        collection = _open(path, kind)
+        collection = _open(path, request.kind)
+        if not _gated(collection):
+            collection = _open(path, stored.kind)
         for name in collection.names:
-            yield _Query(name, path, collection, kind, max_features)
+            yield _Query(name, path, collection, request.kind or "", request.max_features)
     else:
         for name, file in named_images([path]).items():
-            yield _Query(name, file, None, kind, max_features)
+            yield _Query(name, file, None, stored.kind, request.max_features)
 
 
-def _images(
-    queries: list[_Query], model: "SparseModel", stored: "Collection", pairs: Path | None
-) -> dict[str, list[str]]:
+def _gated(collection: "Collection") -> bool:
+    """Whether its first features name points of a map."""
+    from featveil.pipelines.map_parts.localizer import names_points
+
+    return collection.private and names_points(collection.read(collection.names[0]))
+
+
+def _images(queries: list[str], model: "SparseModel", stored: "Collection", pairs: Path | None) -> dict[str, list[str]]:
     """The images of the map that each query is matched with."""
     from featveil.formats.pairs import read_pairs
     from featveil.pipelines.map_parts.localizer import usable_images
 
     usable = usable_images(model, stored)
-    names = {query.name for query in queries}
+    names = set(queries)
     if pairs is None:
         if len(usable) > _FEW:
             raise InputError(f"the map has {len(usable)} images: say with --pairs which ones a query may show")
@@ -228,18 +276,19 @@ def _images(
     return chosen
 
 
-def _options(request: LocalizeRequest, queries: list[_Query], stored: "Collection") -> "LocalizeOptions":
+def _options(request: LocalizeRequest, queries: list[_Query], stored: _Stored) -> "LocalizeOptions":
     """How to match and search; RANSAC stops early where most matches are right, few candidates of words are."""
     from featveil.databases import load_database
     from featveil.geometry.absolute_pose import PoseSearch
-    from featveil.pipelines.map_parts.localizer import LocalizeOptions
-    from featveil.pipelines.map_parts.map_building import has_words
+    from featveil.pipelines.map_parts.localizer import LocalizeOptions, drawn_at_random
 
-    sides = {id(side): side for side in (stored, *(query.collection for query in queries)) if side is not None}
+    sides = {id(query.collection): query.collection for query in queries if query.collection is not None}
+    if any(query.collection is None for query in queries) or not all(map(_gated, sides.values())):
+        sides[id(stored.collection)] = stored.collection
     samples = [side.read(side.names[0]) for side in sides.values()]
     iterations = request.iterations
     if iterations is None:
-        iterations = 1_000_000 if has_words(*samples) else 10_000
+        iterations = 1_000_000 if any(map(drawn_at_random, samples)) else 10_000
     search = PoseSearch(iterations, request.max_error, request.min_inliers)
     rule: Any = request.rule
     return LocalizeOptions(

@@ -14,17 +14,19 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
-from featveil.core import Features, InputError, Keypoints, Points, PrivateFeatures, WordSets, base_kind
+from featveil.attacks.read_parts.map_descriptors import sketch_for
+from featveil.core import Features, InputError, Keypoints, MapPoints, Points, PrivateFeatures, WordSets, base_kind
 from featveil.core.arrays import Float32
 from featveil.databases import builtin
 from featveil.defenses import builtin_concealer, has_builtin_concealer
 from featveil.extractors import NETWORKS, Sift
+from featveil.gate.point_means import PointMeans
 from featveil.inverters import Inverter, builtin_inverter, load_inverter
 from featveil.inverters.builtin_inverter import SIFT_FILE
 from featveil.learning.encodings import Encoding
 
 if TYPE_CHECKING:
-    from featveil.attacks import Guess
+    from featveil.attacks import Guess, Knowledge
 
 Image = NDArray[np.uint8]
 Size = tuple[int, int]
@@ -85,8 +87,9 @@ def raw_painter(kind: str, path: Path | None = None) -> Painter:
 def paint(seen: Features | PrivateFeatures, painter: Painter, words: Float32 | None = None) -> Image:
     """What the inverter makes of features as they are: a picture (h, w, 3) uint8 RGB.
 
-    `words` (K, d) is the codebook of word sets. An inverter of SIFT serves raw RootSIFT too. Raises InputError when the
-    inverter was trained on others than these, and says how to get one, and as `Inverter.invert` does.
+    `words` (K, d) is the codebook of word sets, or the table of a map's points: see `words_of`. An inverter of SIFT
+    serves raw RootSIFT too. Raises InputError when the inverter was trained on others than these, and says how to get
+    one, and as `Inverter.invert` does.
     """
     seen = _readable(seen, painter)
     check_fit(seen, painter, words)
@@ -106,6 +109,22 @@ def check_fit(seen: Features | PrivateFeatures, painter: Painter, words: Float32
         raise InputError(f"{painter.name} does not fit: {error}; {ways}") from error
     if isinstance(seen.descriptors, WordSets) and words is None:
         raise InputError("word sets are read with their codebook: give the file (--codebook)")
+    if isinstance(seen.descriptors, MapPoints) and words is None:
+        raise InputError("points of a map are read with its sketch: give the file (--sketch)")
+
+
+def words_of(seen: Features | PrivateFeatures, knowledge: "Knowledge") -> Float32 | None:
+    """What an inverter reads numbers of words, or of points of a map, with; None where it needs nothing, or lacks it.
+
+    Raises InputError for a sketch of another map.
+    """
+    if not isinstance(seen, PrivateFeatures):
+        return None
+    if isinstance(seen.descriptors, WordSets) and knowledge.codebook is not None:
+        return np.asarray(knowledge.codebook.values, np.float32)
+    if isinstance(seen.descriptors, MapPoints) and knowledge.sketch is not None:
+        return PointMeans.of(sketch_for(seen, knowledge)).table(seen.descriptors.model_points)
+    return None
 
 
 def check_reads_raw(painter: Painter, kind: str) -> None:
@@ -161,6 +180,8 @@ def _files(seen: PrivateFeatures) -> str:
     if spec.get("network"):
         usual = has_builtin_concealer(kind) and builtin_concealer(kind).digest == spec["network"]
         return "" if usual else " --concealer FILE"
+    if spec.get("name") == "gate":
+        return " --sketch FILE"
     drawn = spec.get("database") or spec.get("codebook")
     return " --database FILE" if drawn and not _is_builtin(str(drawn), kind) else ""
 

@@ -10,7 +10,7 @@ from featveil.core.options import argument, option
 from featveil.core.resuming import Report, silent
 from featveil.pipelines.privatize_parts.outputs import Output, PrivateFile, VeilFiles, Work, names_to_skip
 from featveil.pipelines.privatize_parts.releases import Released, Releases, ReleaseSummary
-from featveil.pipelines.sources import HDF5, Source, find_sources
+from featveil.pipelines.sources import HDF5, USUAL_KIND, Source, find_sources
 
 if TYPE_CHECKING:
     from featveil.core import Account, Defense, PrivateFeatures
@@ -26,10 +26,13 @@ class PrivatizeRequest:
     out: Path = option(help="A .veil file for one input, a folder, or one .h5 file for all, which hloc reads.")
     defense: str = option(
         "lifting",
-        help="How descriptors are hidden: lifting, hardened, concealer; with a proven bound subset, metric, naive.",
+        help="How descriptors are hidden: lifting, hardened, concealer; with a proven bound subset, metric, naive;"
+        " gate sends only what a map knows.",
     )
     database_digest: str | None = option(
-        None, flags=("--database-digest", "--codebook-digest"), help="Refuse a file with another digest."
+        None,
+        flags=("--database-digest", "--codebook-digest", "--sketch-digest"),
+        help="Refuse a file with another digest.",
     )
     ledger: Path | None = option(
         None, help="Privacy ledger to charge; nothing is released unless it was recorded there."
@@ -39,8 +42,8 @@ class PrivatizeRequest:
     apart: bool = option(False, help="Release only features that neither overlap nor resemble each other: few.")
     kind: str | None = option(
         None,
-        help="Descriptor kind: of images (default sift), of COLMAP files (default rootsift), and of hloc files"
-        " that do not say it.",
+        help="Descriptor kind: of images (default sift, or the sketch's), of COLMAP files (default rootsift), and of"
+        " hloc files that do not say it.",
         shown=False,
     )
     max_features: int | None = option(
@@ -72,14 +75,14 @@ def privatize_files(request: PrivatizeRequest, options: Any = None, report: Repo
 
     What is known to be broken about that is a warning; so is an input that cannot be read, which is counted. Nothing is
     released unless the ledger recorded it. Raises InputError for outputs that are there, unless they are resumed or
-    overwritten, and when all inputs fail, and PrivacyError for features that are private already, a budget that is
-    spent, and what `strict` refuses.
+    overwritten, and when all inputs fail, PrivacyError for features that are private already, a budget that is spent,
+    and what `strict` refuses, and NotMappedError when no input shows the map of a gate.
     """
     from featveil.registry import make_defense
 
     defense = make_defense(request.defense, options, request.database_digest)
     account = _account(request, defense)
-    sources = find_sources(request.features, request.kind, request.max_features, request.only)
+    sources = find_sources(request.features, request.kind, request.max_features, request.only, _usual_kind(defense))
     releases = Releases(defense, Released(request.keep_geometry, request.apart), account)
     if request.strict:
         _refuse_weak(releases, sources)
@@ -104,6 +107,13 @@ def release(
     return work
 
 
+def _usual_kind(defense: "Defense") -> str:
+    """The kind that images are described by, if nothing says which: that of a gate's sketch."""
+    from featveil.defenses import Gate
+
+    return defense.sketch.kind if isinstance(defense, Gate) and defense.sketch is not None else USUAL_KIND
+
+
 def _account(request: PrivatizeRequest, defense: "Defense") -> "Account | None":
     """Where releases are charged; raises InputError when only one of the two is given or there is no epsilon."""
     if (request.ledger is None) != (request.subject is None):
@@ -113,7 +123,10 @@ def _account(request: PrivatizeRequest, defense: "Defense") -> "Account | None":
     from featveil.stores.ledger import Ledger
 
     if defense.guarantee().epsilon is None:
-        raise InputError("a ledger accounts for differential privacy, which lifting does not have: use subset")
+        after = "--then subset" if request.defense in ("gate", "concealer") else "subset"
+        raise InputError(
+            f"a ledger accounts for differential privacy, which {request.defense} does not have by itself: use {after}"
+        )
     return Ledger(request.ledger).account(request.subject)
 
 

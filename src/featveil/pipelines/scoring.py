@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from featveil.attacks import Attack, Guess, Knowledge, attack
-from featveil.core import ConcealingNetwork, Features, InputError, Points, PrivateFeatures, Spec, WordSets
+from featveil.attacks.read_parts.map_descriptors import sketch_for
+from featveil.core import ConcealingNetwork, Features, InputError, MapPoints, Points, PrivateFeatures, Spec, WordSets
 from featveil.core.arrays import Float64
 from featveil.core.features import SpecValue, sent_by
 from featveil.core.records import Parameter, Record
@@ -21,6 +22,7 @@ from featveil.metrics.leakage import MEASURED, METRIC, UNIT
 # What a published defense is named after, in this order, and what is not part of its name.
 _NAMED = ("confounders", "dimension", "epsilon", "subset_size")
 _NOT_NAMED = ("name", "strategy", "random_directions", "database", "codebook", "network", "lambda", "then")
+_OF_GATE = ("sketch", "tau", "contrast", "background", "candidates", "support", "min_share", "min_features")
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,13 +102,18 @@ def leakage_record(
 def scheme_name(defense: Spec) -> str:
     """A short name of what a release was made with: sub-hybrid-4, hardened-4-16, subset-10-2, concealer-1-subset-10-2.
 
-    The number after a concealer is its lambda. Those of a defense of another package come as it publishes them.
+    The number after a concealer is its lambda, that after a gate its distance: gate-0.35, gate-0.35-subset-10-2. Those
+    of a defense of another package come as it publishes them.
     """
     shown: list[SpecValue] = [defense.get("strategy") or sent_by(defense)]
     if "network" in defense:
         shown = ["concealer", defense.get("lambda"), *(shown if "then" in defense else [])]
+    gated = _OF_GATE if defense.get("name") == "gate" else ()
+    if gated:
+        support = [] if defense.get("support") == "none" else [defense.get("support")]
+        shown = ["gate", defense.get("tau"), *support, *(shown if "then" in defense else [])]
     shown += [defense[name] for name in _NAMED if name in defense]
-    shown += [value for name, value in defense.items() if name not in (*_NAMED, *_NOT_NAMED)]
+    shown += [value for name, value in defense.items() if name not in (*_NAMED, *_NOT_NAMED, *gated)]
     return "-".join(
         "infinite" if part is None else f"{part:g}" if _is_number(part) else str(part)[:16] for part in shown
     )
@@ -124,6 +131,12 @@ def check_codebook(private: PrivateFeatures, knowledge: Knowledge) -> None:
         raise InputError(
             f"the word sets are of codebook {descriptors.codebook[:16]}, the one given is {codebook.digest[:16]}"
         )
+
+
+def check_sketch(private: PrivateFeatures, knowledge: Knowledge) -> None:
+    """Raise InputError when the known sketch is of another map than the points that a gate sent."""
+    if isinstance(private.descriptors, MapPoints) and knowledge.sketch is not None:
+        sketch_for(private, knowledge)
 
 
 def _codebook(private: PrivateFeatures, knowledge: Knowledge) -> Database | None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from featveil.extractors import Extractor
 
 HDF5 = (".h5", ".hdf5")
-FEATURES_OF_IMAGE = 2048
+USUAL_KIND, FEATURES_OF_IMAGE = "sift", 2048
 PRIVATE, RAW = "private.h5", "features.h5"  # beside a map, what it was made of
 
 _NO_IMAGES = (*HDF5, ".veil")
@@ -121,7 +121,7 @@ class Source:
         if self.is_veil:
             return veil.load(self.path).kind
         if self.name is None:
-            return self.kind or "sift"
+            return self.kind or USUAL_KIND
         if colmap_database.is_database(self.path):
             return colmap_database.kind_of(self.path, self.name) or self.kind or colmap_database.DEFAULT_KIND
         return hloc.kind_of(self.path, self.name) or self.kind or ""
@@ -135,24 +135,28 @@ class Source:
             if len(features) == 0:
                 raise InputError(f"image {self.name!r} in {self.path} has no features")
         else:
-            features = read_features(self.path, self.kind or "sift", self.max_features or FEATURES_OF_IMAGE)
+            features = read_features(self.path, self.kind or USUAL_KIND, self.max_features or FEATURES_OF_IMAGE)
         if not isinstance(features, Features):
             raise _private_already(self.path)
         return features if self.max_features is None else _strongest(features, self.max_features)
 
 
 def find_sources(
-    inputs: Iterable[Path], kind: str | None, max_features: int | None, only: str | None = None
+    inputs: Iterable[Path],
+    kind: str | None,
+    max_features: int | None,
+    only: str | None = None,
+    usual: str = USUAL_KIND,
 ) -> dict[str, Source]:
     """What to privatize, by name. A folder stands for its .veil files or, without any, its images.
 
-    `only` is a pattern that names must fit. Raises InputError when an input holds nothing, two hold one name or none
-    fits, and PrivacyError for a private file.
+    `only` is a pattern that names must fit. Without a `kind`, images are described by the `usual` one. Raises
+    InputError when an input holds nothing, two hold one name or none fits, and PrivacyError for a private file.
     """
     sources: dict[str, Source] = {}
     for path in inputs:
         for name, (file, member) in _files_at(path).items():
-            source = Source(file, member, kind, max_features)
+            source = Source(file, member, kind or (usual if member is None else None), max_features)
             if sources.setdefault(name, source) != source:
                 raise InputError(f"{sources[name].path} and {path} both hold {name!r}: use two folders")
     chosen = {name: source for name, source in sources.items() if only is None or fnmatchcase(name, only)}

@@ -153,12 +153,14 @@ class Account:
         if not isinstance(private, PrivateFeatures):
             raise InputError(f"expected private features, got {type(private).__name__}, so nothing was released")
         cost, claim = _cost(private), private.guarantee
+        # After a gate the epsilon bounds which point of a map a feature shows: for these it is an ordinary local one.
+        kind = "local-dp" if claim.kind == "map-known" else claim.kind
         per_descriptor = None if claim.unit == "image" else claim.epsilon
         what = (per_descriptor, len(private), cost, _plain(private.defense.get("name", "")), _plain(label))
         with self.ledger.storage.transaction(outcome="nothing was released") as connection:
-            totals = _totals(connection, self.subject).get((self.subject, claim.kind))
-            remaining = self._remaining(totals, claim.kind, cost)
-            connection.execute(_INSERT, (now(), self.subject, "release", claim.kind, *what))
+            totals = _totals(connection, self.subject).get((self.subject, kind))
+            remaining = self._remaining(totals, kind, cost)
+            connection.execute(_INSERT, (now(), self.subject, "release", kind, *what))
         return remaining / _UNITS
 
     def _remaining(self, totals: tuple[int, int, int] | None, kind: str, cost: int) -> int:

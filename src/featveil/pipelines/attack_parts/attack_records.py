@@ -27,6 +27,7 @@ from featveil.core.records import Parameter, Record
 from featveil.core.resuming import Key, Plan, Report, resume
 from featveil.core.seeding import check_seed, generator
 from featveil.databases import Database
+from featveil.gate import Sketch
 from featveil.metrics import NEAR, Truth, histogram
 from featveil.pipelines.scoring import Outcome, attack_parameters, leakage_record, scheme_name, score_attack
 
@@ -142,7 +143,7 @@ def known_facts(method: Attack, knowledge: Knowledge, private: PrivateFeatures |
     facts: dict[str, Parameter] = {"knows": names}
     for name in names:
         match getattr(knowledge, name):
-            case Database() | ConcealingNetwork() as named:
+            case Database() | ConcealingNetwork() | Sketch() as named:
                 facts[f"known_{name}"] = named.digest[:16]
             case Features() | PrivateFeatures() as given:
                 facts[f"known_{name}"] = fingerprint(given)

@@ -1,4 +1,4 @@
-"""A query and a map of raw or private features -> the pose of its camera, by matching with images of the map."""
+"""A query and a map -> the pose of its camera: by matching with images of the map, or by the points that it names."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -6,8 +6,9 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+from scipy.sparse import csr_array
 
-from featveil.core import Camera, Features, InputError, MapPoints, Matches, WordSets
+from featveil.core import Camera, Features, InputError, MapPoints, Matches, PrivateFeatures, WordSets
 from featveil.core.arrays import Integers
 from featveil.formats.collections import Collection, open_collection
 from featveil.geometry.absolute_pose import (
@@ -26,6 +27,8 @@ from featveil.matching.dispatch import find_codebook
 from featveil.pipelines.map_parts.map_building import AnyFeatures, Read, has_words, supported
 from featveil.pipelines.sources import PRIVATE, RAW
 
+_VOTED = 12  # images of the map, with most votes, that several candidates of a gated query must be of
+
 
 @dataclass(frozen=True)
 class LocalizeOptions:
@@ -40,7 +43,7 @@ class LocalizeOptions:
 
 
 class Localizer:
-    """Places queries in a map, raw or private, by matching them with its images.
+    """Places queries in a map, raw or private: by matching them with its images, or by the points that they name.
 
     Example: Localizer("map/").locate(query, camera)
     """
@@ -79,7 +82,7 @@ class Localizer:
         """The pose of `query` from matches with `images` of the map (default: all); `known` intrinsics stay.
 
         Without a camera its focal length is estimated along. With too few matches there is no pose, and a reason.
-        A query that names points of the map is not matched with anything: see `featveil.defenses.gate`.
+        A query that names points of the map is not matched with anything, so `images` do not matter.
         Raises InputError when query and map cannot be compared, an image is not in the map, or its features are others
         than the model was made of.
         """
@@ -89,8 +92,9 @@ class Localizer:
             camera, known = guess_camera(query.image_size), False
         if isinstance(query.descriptors, MapPoints):
             shown = self.named(query)
-            several = query.descriptors.candidates > 1
-            return (estimate_beyond_chance if several else estimate_pose)(shown, camera, known, self.options.search)
+            shown = self._voted(shown) if query.descriptors.candidates > 1 else shown
+            estimate = estimate_beyond_chance if drawn_at_random(query) else estimate_pose
+            return estimate(shown, camera, known, self.options.search)
         images = self.images if images is None else images
         correspondences = self.correspondences(query, images)
         words = has_words(query, *(self._features(query, name) for name in images[:1]))
@@ -103,8 +107,8 @@ class Localizer:
         if keypoints is None or not isinstance(descriptors, MapPoints):
             raise InputError("the query does not name points of a map, with the places where it saw them")
         check_model(descriptors, self.model)
-        keypoint = np.repeat(np.arange(len(descriptors)), descriptors.candidates)
-        point = descriptors.points.ravel()
+        keypoint, place = np.nonzero(descriptors.points >= 0)  # a row with fewer points begins with -1
+        point = descriptors.points[keypoint, place]
         return Correspondences(keypoint, point, keypoints.xy[keypoint].astype(np.float64), self.model.points[point])
 
     def correspondences(self, query: AnyFeatures, images: Sequence[str]) -> Correspondences:
@@ -118,6 +122,21 @@ class Localizer:
             features = self._features(query, name)
             matched.append((self._matches(query, features), self._points(name, features)))
         return correspond(query.keypoints.xy, matched, self.model.points)
+
+    def _voted(self, shown: Correspondences) -> Correspondences:
+        """Those of `shown` whose points one of the images sees that most of them vote for: few of the others agree."""
+        seen = self._tracks[shown.points]
+        most = np.argsort(-np.asarray(seen.sum(axis=0)).ravel(), kind="stable")[:_VOTED]
+        return shown.take(np.flatnonzero(np.asarray(seen[:, most].sum(axis=1)).ravel()))
+
+    @cached_property
+    def _tracks(self) -> csr_array:
+        """Which images of the map (i) see each point (p), as zeros and ones."""
+        views = list(self.model.views.values())
+        points = [np.unique(view.points[view.points >= 0]) for view in views]
+        images = np.repeat(np.arange(len(views)), [len(one) for one in points])
+        entries = np.ones(len(images), np.int64), (np.concatenate([*points, np.empty(0, np.int64)]), images)
+        return csr_array(entries, shape=(len(self.model.points), len(views)))
 
     def _features(self, query: AnyFeatures, name: str) -> AnyFeatures:
         """What `query` is matched with of an image of the map."""
@@ -167,11 +186,25 @@ class Localizer:
         return self._seen[name]
 
 
+def names_points(query: AnyFeatures) -> bool:
+    """Whether a query names points of its map, so that no features of the map are needed."""
+    return isinstance(query.descriptors, MapPoints)
+
+
+def drawn_at_random(query: AnyFeatures) -> bool:
+    """Whether nearly all candidates of a query are wrong by design, as words are: some agree by chance alone.
+
+    A plain gate sends several points as well, but each of them resembles its feature.
+    """
+    after = query.defense.get("then") if isinstance(query, PrivateFeatures) else None
+    return has_words(query) or (names_points(query) and after == "subset")
+
+
 def check_model(points: MapPoints, model: SparseModel) -> None:
     """Raise InputError unless the numbers of `points` are of this model."""
-    if points.model != model.digest:
+    if (points.model, points.model_points) != (model.digest, len(model.points)):
         raise InputError(
-            f"this query names points of map {points.model[:16]}, the model is {model.digest[:16]}: it is another one,"
+            f"the query names points of map {points.model[:16]}, the model is {model.digest[:16]}: it is another one,"
             " or it changed since the sketch was built; build the sketch again"
         )
 

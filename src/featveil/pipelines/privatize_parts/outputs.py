@@ -9,7 +9,7 @@ from logging import getLogger
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from featveil.core.errors import FeatveilError, InputError
+from featveil.core.errors import FeatveilError, InputError, NotMappedError
 from featveil.core.files import check_folder, make_folder, replacing
 from featveil.core.resuming import Report
 from featveil.pipelines.privatize_parts.releases import Releases
@@ -35,6 +35,7 @@ class Work(Generic[Item]):
     def __init__(self, make: Callable[[Path], Item], total: int, report: Report) -> None:
         self._make, self.total, self._report = make, total, report
         self.written = self.skipped = self.failed = self.features = 0
+        self._elsewhere = 0  # failed because they do not show the map
 
     def tried(self, path: Path) -> Item | None:
         """What is made of `path`, or None when that failed. The only input there is may not fail."""
@@ -44,7 +45,8 @@ class Work(Generic[Item]):
         except FeatveilError as error:
             if self.total == 1:
                 raise
-            self.fail(str(error))
+            self._elsewhere += isinstance(error, NotMappedError)
+            self.fail(str(error) if str(path) in str(error) else f"{path}: {error}")
         return item
 
     def count(self, features: int) -> None:
@@ -63,8 +65,10 @@ class Work(Generic[Item]):
         self._report(self.written + self.skipped + self.failed, self.total)
 
     def check_any(self) -> None:
-        """Raise InputError when nothing could be used."""
+        """Raise InputError when nothing could be used, NotMappedError when all of it shows other places."""
         if self.failed and not self.written and not self.skipped:
+            if self._elsewhere == self.failed:
+                raise NotMappedError(f"none of the {self.total} inputs shows a mapped place, nothing was written")
             raise InputError(f"none of the {self.total} inputs could be used, nothing was written: see the lines above")
 
 

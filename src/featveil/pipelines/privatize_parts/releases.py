@@ -127,16 +127,18 @@ class Releases:
 
     def _attacks(self, last: "PrivateFeatures") -> str | None:
         """What the bound leaves to an attacker; None where only the weaknesses are known."""
-        from featveil.defenses import Metric, Naive, Subset, last_step
+        from featveil.defenses import Gate, Metric, Naive, Subset, last_step
+        from featveil.defenses.subset import subset_coin
 
         mechanism = last_step(self.method.for_kind(base_kind(last.kind)))
+        if isinstance(mechanism, Gate):
+            if not isinstance(mechanism.then, Subset) or mechanism.sketch is None:
+                return None
+            then = mechanism.then
+            coin = subset_coin(then.epsilon, len(mechanism.sketch.known), then.subset_size)
+            return _blind_guess(float(coin.probability) / then.subset_size, "point")
         if isinstance(mechanism, Subset):
-            share = float(mechanism.coin.probability) / mechanism.subset_size
-            chance = f"{min(share, 0.999):.1%}" if share >= 0.001 else "below 0.1%"
-            return (
-                f"a blind guess at the true word of a feature is right {chance} of the time; none beats the bound"
-                " from its own words, but overlapping features add theirs"
-            )
+            return _blind_guess(float(mechanism.coin.probability) / mechanism.subset_size, "word")
         if isinstance(mechanism, Metric):
             twice = 2 * mechanism.epsilon
             far = f"{twice:,.10g} a descriptor, {twice * self._largest:,.10g} an image"
@@ -146,10 +148,22 @@ class Releases:
         return "none: hardly any true descriptor is sent, so these match nothing either"
 
 
+def _blind_guess(share: float, name: str) -> str:
+    """What the subset mechanism leaves to an attacker who picks one of the words, or points, of a feature."""
+    chance = f"{min(share, 0.999):.1%}" if share >= 0.001 else "below 0.1%"
+    return (
+        f"a blind guess at the true {name} of a feature is right {chance} of the time; none beats the bound from its"
+        f" own {name}s, but overlapping features add theirs"
+    )
+
+
 def _leaks(private: "PrivateFeatures") -> tuple[str, ...]:
     """What a receiver reads off without any attack."""
-    keypoints = private.keypoints
+    keypoints, gated = private.keypoints, private.guarantee.kind == "map-known"
     geometry = [name for name in ("scale", "orientation", "response") if getattr(keypoints, name, None) is not None]
     positions = ["position"] if keypoints is not None else []
+    of_each = [f"{name} of every feature{' that is sent' if gated else ''}" for name in positions + geometry]
+    shown = ["points of the map that it may show"] if gated and private.defense.get("then") is None else []
+    gaps = ["gaps where nothing is sent"] if gated and positions else []
     size = ["image size"] if private.image_size else []
-    return *(f"{name} of every feature" for name in positions + geometry), "number of features", *size
+    return *of_each, *shown, *gaps, "number of features", *size

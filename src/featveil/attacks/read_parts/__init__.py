@@ -1,0 +1,1 @@
+"""What the numbers of map points say of descriptors, to whoever has the sketch of the map."""

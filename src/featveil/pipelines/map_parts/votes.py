@@ -1,0 +1,61 @@
+"""Points of a map that a query names -> the images of the map that see them: retrieval without a global descriptor."""
+
+from functools import cached_property
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from featveil.core import InputError, MapPoints
+from featveil.core.arrays import Float64
+from featveil.geometry.models import SparseModel
+from featveil.pipelines.map_parts.localizer import check_model
+from featveil.pipelines.map_parts.map_building import AnyFeatures
+
+
+class ImageVotes:
+    """Ranks the images of a map by the points that a query names.
+
+    Example: ImageVotes(fv.Localizer("map/").model).rank(query)
+    """
+
+    def __init__(self, model: SparseModel) -> None:
+        self.model = model
+        self.names = list(model.views)
+
+    def rank(self, query: AnyFeatures) -> list[tuple[str, float]]:
+        """Images with their votes, most first, without those that have none.
+
+        Each feature has one vote, which its candidates share, and which each point shares out to the images that see
+        it. What an image would get of as many points at random is taken off. Raises InputError for a query that names
+        no points, or those of another map.
+        """
+        if not isinstance(query.descriptors, MapPoints):
+            raise InputError(
+                "it names no points of a map, which images are found by: privatize the photograph with --defense gate"
+            )
+        check_model(query.descriptors, self.model)
+        parts = self._parts(query.descriptors)
+        votes = self._seen @ ((parts - parts.mean()) / self._seers)
+        order = np.argsort(-votes, kind="stable")
+        return [(self.names[number], float(votes[number])) for number in order if votes[number] > 0]
+
+    def _parts(self, shown: MapPoints) -> Float64:
+        """The share of features (p,) that each point of the map got."""
+        feature, place = np.nonzero(shown.points >= 0)
+        candidates = np.bincount(feature, minlength=len(shown))
+        parts = np.bincount(shown.points[feature, place], 1 / candidates[feature], len(self.model.points))
+        return parts.astype(np.float64)
+
+    @cached_property
+    def _seen(self) -> csr_array:
+        """Which images (i) see which points (p), as zeros and ones."""
+        seen = [np.unique(view.points[view.points >= 0]) for view in self.model.views.values()]
+        images = np.repeat(np.arange(len(seen)), [len(points) for points in seen])
+        points = np.concatenate(seen)
+        shape = len(seen), len(self.model.points)
+        return csr_array((np.ones(len(points)), (images, points)), shape=shape)
+
+    @cached_property
+    def _seers(self) -> Float64:
+        """How many images see each point (p,), one at least."""
+        return np.maximum(np.asarray(self._seen.sum(axis=0), np.float64).ravel(), 1)
