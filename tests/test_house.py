@@ -20,7 +20,11 @@ VAGUE = {"found", "made", "told"}
 # Folders with more files.
 FULL_FOLDERS: dict[str, int] = {}
 # Names of modules that several folders have and that no command explains: a bench and a verb are named after a method.
-SHARED_NAMES: dict[str, int] = {"oracle of attacks, lab": 2, "subset of defenses, pipelines": 2}
+SHARED_NAMES: dict[str, int] = {
+    "oracle of attacks, lab": 2,
+    "subset of defenses, pipelines": 2,
+    "gate of defenses, lab": 2,
+}
 # Functions with more parameters, by file: a public function with seven keyword options, and compiled passes.
 LONG_SIGNATURES: dict[str, int] = {"matching/dispatch.py": 1, "distances/backends/numba_parts/passes.py": 3}
 # Pieces of HTML in f-strings, by file.

@@ -8,7 +8,7 @@ import pytest
 from featveil.attacks import Attack, Chance, Knowledge, Overlap, Read, attack
 from featveil.attacks.read_parts.map_descriptors import likeliest_points
 from featveil.core import MapPoints, Points, PrivateFeatures
-from featveil.core.arrays import Float64
+from featveil.core.arrays import Float64, Integers
 from featveil.defenses import Subset
 from featveil.defenses.subset import subset_coin
 from featveil.gate.point_means import PointMeans
@@ -25,6 +25,13 @@ def away(private: PrivateFeatures, method: Attack, size: int | None = None) -> F
 def numbers(private: PrivateFeatures) -> MapPoints:
     assert isinstance(private.descriptors, MapPoints)
     return private.descriptors
+
+
+def by_place(private: PrivateFeatures) -> Integers:
+    """The features in an order that their geometry gives."""
+    keypoints = private.keypoints
+    assert keypoints is not None and keypoints.orientation is not None and keypoints.scale is not None
+    return np.lexsort((*keypoints.xy.T, keypoints.orientation, keypoints.scale))
 
 
 def test_means_of_points_are_those_of_their_entries() -> None:
@@ -74,11 +81,7 @@ def test_decoys_do_not_hide_which_points_go_together(subset_size: int) -> None:
     sent, known = numbers(private).points, place().known
     true = numbers(alone).points[:, 0]
     coin = float(subset_coin(10.0, len(known), subset_size).probability)
-    # The same features pass, in an order that their geometry gives.
-    places = [
-        np.lexsort(np.stack([*one.xy.T, one.orientation, one.scale])) for one in (private.keypoints, alone.keypoints)
-    ]  # type: ignore[union-attr, list-item]
-    sent, true = sent[places[0]], true[places[1]]
+    sent, true = sent[by_place(private)], true[by_place(alone)]  # the same features pass
     inside = (sent == true[:, None]).any(axis=1).mean()
     assert abs(inside - coin) < 0.05
     right = (likeliest_points(sent, place()) == true).mean()

@@ -9,6 +9,7 @@ from featveil.audit.file import read_audit_file
 from featveil.audit.request import Request, built_in_request
 from featveil.core import InputError
 from featveil.databases import Database, builtin, save_database
+from featveil.datasets.private_content import BUNDLED
 from featveil.defenses import STRATEGIES
 from featveil.registry import ATTACKS, DEFENSES
 
@@ -17,6 +18,10 @@ def read(tmp_path: Path, text: str) -> Request:
     path = tmp_path / "audit.toml"
     path.write_text(text)
     return read_audit_file(path)
+
+
+def private_of(tmp_path: Path, text: str) -> Path | None:
+    return read(tmp_path, text).private
 
 
 def names(request: Request) -> list[str]:
@@ -184,3 +189,54 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InputError, match="is not TOML"):
         read_audit_file(tmp_path / "bytes.toml")
+
+
+def test_private_content_is_bundled_a_folder_or_none(tmp_path: Path) -> None:
+    (tmp_path / "faces").mkdir()
+    assert private_of(tmp_path, "sample = 5") == BUNDLED
+    assert private_of(tmp_path, 'private = "none"') is None
+    assert private_of(tmp_path, 'private = "faces"') == tmp_path / "faces"
+
+
+@pytest.mark.parametrize("value", ['"missing"', "3", "true"])
+def test_other_private_content_is_refused(tmp_path: Path, value: str) -> None:
+    with pytest.raises(InputError, match="private"):
+        read(tmp_path, f"private = {value}")
+
+
+def test_gates_have_names_of_what_is_unusual_in_them(tmp_path: Path) -> None:
+    text = """
+        [[scheme]]
+        name = "gate"
+        tau = [0.3, 0.35]
+        support = ["none", "both"]
+        [[scheme]]
+        name = "gate"
+        candidates = 1
+        then = [{ name = "subset", epsilon = 10 }, { name = "lifting", dimension = 4 }, { name = "identity" }]
+        """
+    assert names(read(tmp_path, text)) == [
+        "identity",
+        "gate-0.3",
+        "gate-0.3-both",
+        "gate-0.35",
+        "gate-0.35-both",
+        "gate-candidates-1-subset-10-2",
+        "gate-candidates-1-sub-hybrid-4",
+        "gate-candidates-1-identity",
+    ]
+
+
+@pytest.mark.parametrize("option", ['sketch = "place.sketch"', 'signer = "key.pub"'])
+def test_the_sketch_of_an_audit_is_its_own(tmp_path: Path, option: str) -> None:
+    with pytest.raises(InputError, match=r"scheme 1.*unknown key.*second views"):
+        read(tmp_path, f'[[scheme]]\nname = "gate"\n{option}')
+
+
+def test_a_gate_with_hardened_lifting_has_no_pool_here(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no pool"):
+        read(tmp_path, '[[scheme]]\nname = "gate"\nthen = { name = "hardened", confounders = 2, dimension = 4 }')
+
+
+def test_the_usual_schemes_have_gates() -> None:
+    assert {"gate", "gate-both", "gate-subset-10-2"} < set(names(built_in_request()))

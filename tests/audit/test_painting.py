@@ -145,7 +145,7 @@ def test_without_the_photograph_there_are_pictures_but_no_scores(tmp_path: Path)
     whole = audit()
     (victim,) = whole.datasets[0].victims
     for gone in (None, tmp_path / "gone.jpg", Path(__file__).with_name("photo.jpg")):
-        dataset = replace(whole.datasets[0], victims=(replace(victim, photograph=gone),))
+        dataset = replace(whole.datasets[0], victims=(replace(victim, photograph=gone, pasted=None),))
         few = replace(whole, datasets=(dataset,), schemes=whole.schemes[:1])
         records = by_picture(paint_resumable(few, {}, tmp_path / str(gone and gone.parent.name)))
         assert "not there any more" in str(records["photograph", None].parameters["reason"])

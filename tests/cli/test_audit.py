@@ -32,7 +32,8 @@ dimension = 4
 [[attack]]
 name = "nearest"
 """
-FILES = ["frontier.png", "pictures", "records.jsonl", "report.html", "table.md"]
+FIGURES = ["frontier-private.png", "frontier.png"]
+FILES = [*FIGURES, "pictures", "records.jsonl", "report.html", "table.md"]
 
 
 @pytest.fixture
@@ -70,7 +71,7 @@ def test_an_audit_leaves_a_page_a_table_and_its_records(run: Any, small: Path, t
     assert result.exit_code == 0, result.output
     assert visible(out) == FILES
     assert str(out / "report.html") in result.stdout
-    for word in ("identity", "sub-hybrid-2", "hardened-2-4", "best attack", "nearest"):
+    for word in ("identity", "sub-hybrid-2", "hardened-2-4", "best attack", "nearest", "of private"):
         assert word in result.stdout
     table = result.stdout.split("\n\n")[0]
     assert max(map(len, table.splitlines())) <= 80
@@ -78,6 +79,27 @@ def test_an_audit_leaves_a_page_a_table_and_its_records(run: Any, small: Path, t
     assert "<html" in page and "hardened-2-4" in page
     records = read_records(out / "records.jsonl")
     assert {record.scheme for record in records} == {"identity", "sub-hybrid-2", "hardened-2-4"}
+
+
+def test_private_content_can_be_ones_own_or_left_out(run: Any, small: Path, tmp_path: Path) -> None:
+    (tmp_path / "faces").mkdir()
+    squares = np.random.default_rng(0).integers(0, 2, (12, 12), np.uint8) * 255
+    cv2.imwrite(str(tmp_path / "faces" / "mine.png"), cv2.resize(squares, (360, 360), interpolation=cv2.INTER_NEAREST))
+    quick = ("--processes", 1, "--no-pictures", "--json")
+    own = run("audit", small, "--out", tmp_path / "own", "--private", tmp_path / "faces", *quick)
+    none = run("audit", small, "--out", tmp_path / "none", "--no-private", *quick)
+    with_content, without = (json.loads(result.stdout)["rows"][0] for result in (own, none))
+    assert with_content["private_raw"] > 0 and with_content["private_best"]["private"]["near"]["mean"] == 1
+    assert (without["private_raw"], without["private_best"]) == (0, None)
+    contents = {record.parameters.get("content") for record in read_records(tmp_path / "own" / "records.jsonl")}
+    assert contents == {"mine 20 %"}
+    assert not (tmp_path / "none" / "frontier-private.png").exists()
+
+
+def test_private_content_is_one_or_the_other(refused: Any, small: Path, tmp_path: Path) -> None:
+    out = ("--out", tmp_path / "out")
+    assert "choose one" in refused("audit", small, *out, "--private", tmp_path, "--no-private")
+    assert "there is no folder" in refused("audit", small, *out, "--private", tmp_path / "missing")
 
 
 def test_the_same_command_goes_on_and_measures_nothing_again(run: Any, small: Path, out: Path) -> None:
@@ -124,10 +146,11 @@ def test_without_matplotlib_there_is_no_figure(
         raise MissingExtraError("matplotlib", "plots")
 
     monkeypatch.setattr("featveil.audit.run.draw_frontier", missing)
-    (out / "frontier.png").unlink(missing_ok=True)
+    for name in FIGURES:
+        (out / name).unlink(missing_ok=True)
     result = run("audit", small, "--out", out, "--processes", 1)
     assert result.exit_code == 0 and "frontier.png was not drawn" in result.stderr
-    assert visible(out) == FILES[1:]
+    assert visible(out) == FILES[len(FIGURES) :]
 
 
 def test_a_folder_of_photographs_is_enough(

@@ -32,7 +32,7 @@ def test_words_match_the_image_they_hide(run: Any, image: Path, shifted: Path, t
     assert isinstance(private.descriptors, fv.WordSets)
     assert private.descriptors.words.shape == (len(private), 4)
     total = 10.0 * len(private)
-    expected = {"kind": "local-dp", "epsilon": 10.0, "unit": "descriptor"}
+    expected = {"kind": "local-dp", "epsilon": 10.0, "unit": "descriptor", "tau": None}
     assert shown["guarantee"] == expected | {"image_epsilon": total, "total_epsilon": total}
     assert out.stat().st_size < 30 * len(private) + 1000
     shown = json.loads(run("match", out, shifted, "--json").stdout)

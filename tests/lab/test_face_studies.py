@@ -18,7 +18,7 @@ from featveil.distances import matrix
 from featveil.lab import face_attributes, face_logins, face_protection, face_verification
 from featveil.lab.face_attributes import LabelledFaces
 from featveil.lab.face_logins import Visitors
-from featveil.lab.face_studies import (
+from featveil.lab.face_parts.face_studies import (
     FaceScheme,
     Verification,
     apart_from,

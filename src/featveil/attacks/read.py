@@ -42,7 +42,7 @@ def of_map(seen: PrivateFeatures, knowledge: Knowledge) -> Guess:
     """The map's own descriptors; what the sketch does not know gets the mean of those that it does."""
     sketch = sketch_for(seen, knowledge)
     values = read_points(seen, sketch)
-    answered = values.any(axis=1)
+    answered = np.asarray(values.any(axis=1), np.bool_)
     usual = values[answered].mean(axis=0) if answered.any() else np.ones(values.shape[1], np.float32)
     note = "" if answered.all() else f"the sketch knows the points of {int(answered.sum())} of {len(seen)} features"
     usual = usual / np.linalg.norm(usual)

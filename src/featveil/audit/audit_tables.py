@@ -3,10 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from featveil.audit.frontier import has_private
 from featveil.audit.rows import AuditRow, Spread, TrialRow, summarize_audit
 from featveil.audit.sentences import percent
 from featveil.core.records import Record
 from featveil.metrics import CLOSE, NEAR
+
+_TEXTS = ("scheme", "best attack", "best on private")  # columns that are no figures
 
 WHO = {
     "release": "the release",
@@ -38,7 +41,11 @@ class Table:
 def audit_cells(rows: Sequence[AuditRow]) -> tuple[list[str], list[tuple[str, ...]]]:
     """Headings, and the cells of each row as text, shares in percent: the compact table."""
     headings = ["scheme", "private query", "both private", "features", "best attack", f"<{NEAR:g}", "twice", "place"]
-    return [*headings, "chance", "epsilon", "epsilon an image"], [_line(row) for row in rows]
+    headings += ["chance", "epsilon", "epsilon an image"]
+    if not has_private(rows):
+        return headings, [_line(row) for row in rows]
+    headings += ["private sent", "mapped sent", "best on private", f"private <{NEAR:g}", f"private <{CLOSE:g}"]
+    return [*headings, f"mapped <{NEAR:g}"], [(*_line(row), *_private(row)) for row in rows]
 
 
 def audit_markdown(records: Sequence[Record]) -> str:
@@ -52,12 +59,22 @@ def audit_markdown(records: Sequence[Record]) -> str:
         " another image of the place (a right match itself reveals the feature: not held against a defense); chance:"
         " without any knowledge. epsilon adds up over the features of an image. Several seeds: mean (range).\n",
     ]
+    if has_private(rows):
+        parts.append(
+            "private: features of content pasted into the photographs, which no second view shows. mapped: those of the"
+            " rest. Features whose window meets the border are neither. Figures are shares of all raw features of a"
+            f" side: those that are sent, and those that are sent and guessed nearer than {NEAR:g} or {CLOSE:g}. mapped"
+            f" <{NEAR:g} is of the attack that is best on private.\n"
+        )
     for dataset in dict.fromkeys(row.dataset for row in rows):
         chosen = [row for row in rows if row.dataset == dataset]
         headings, cells = audit_cells(chosen)
-        rule = ["---" if heading in ("scheme", "best attack") else "---:" for heading in headings]
+        rule = ["---" if heading in _TEXTS else "---:" for heading in headings]
         lines = "".join(f"| {' | '.join(map(_plain, line))} |\n" for line in (headings, rule, *cells))
         parts.append(f"## {_plain(dataset)}\n\n{lines}")
+        if has_private(chosen):
+            one = chosen[0]
+            parts.append(f"The photographs have {one.private_raw} private and {one.mapped_raw} mapped features.\n")
         if any(row.missing for row in chosen):
             parts.append("(*): results are missing, the audit was not finished.\n")
     return "\n".join(parts)
@@ -81,6 +98,20 @@ def utility_table(rows: Sequence[AuditRow], name: str) -> Table:
         for row in rows
     ]
     return Table(name, headings, lines)
+
+
+def private_table(rows: Sequence[AuditRow], name: str) -> Table:
+    """What every scheme sends of private content and of the rest, and what comes back of both."""
+    headings = ["Scheme", "Best attack on private content", "Private: sent", f"nearer than {NEAR:g}"]
+    headings += [f"nearer than {CLOSE:g}", "Mapped: sent", f"nearer than {NEAR:g}", "Query private: matches of raw"]
+    lines = []
+    for row in rows:
+        best = row.private_best
+        private, mapped = (best.private, best.mapped) if best else (None, None)
+        shares = [row.private_sent, private.near if private else None, private.close if private else None]
+        shares += [row.mapped_sent, mapped.near if mapped else None, row.utility_one]
+        lines.append([Cell(_marked(row)), Cell(best.attack if best else "–"), *map(_share, shares)])
+    return Table(name, headings, lines, texts=2)
 
 
 def attack_table(rows: Sequence[AuditRow], name: str) -> Table:
@@ -137,6 +168,19 @@ def _line(row: AuditRow) -> tuple[str, ...]:
         leaked(row.chance),
         *("-" if value is None else f"{value:,.6g}" for value in (row.epsilon, row.image_epsilon)),
     )
+
+
+def _private(row: AuditRow) -> tuple[str, ...]:
+    """The cells of private content in the compact table."""
+    best = row.private_best
+    private, mapped = (best.private, best.mapped) if best else (None, None)
+    sent = (_percent(row.private_sent), _percent(row.mapped_sent), best.attack if best else "-")
+    near = (_percent(private.near if private else None), _percent(private.close if private else None))
+    return *sent, *near, _percent(mapped.near if mapped else None)
+
+
+def _percent(spread: Spread | None) -> str:
+    return "-" if spread is None else percent(spread, 1)
 
 
 def _plain(text: str) -> str:

@@ -14,6 +14,7 @@ Everything is optional but folder and name. Paths are relative to the file.
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -37,7 +38,9 @@ from featveil.registry import ATTACKS
 Value = TypeVar("Value")
 Entries = dict[str, Any]
 
-_TOP = ("kind", "max_features", "sample", "seeds", "attacker", "pool", "dataset", "scheme", "attack")
+_TOP = ("kind", "max_features", "sample", "seeds", "attacker", "pool", "private", "dataset", "scheme", "attack")
+NO_CONTENT = "none"  # pasted into photographs
+
 _INTEGERS = 2**63
 _BY_ITSELF = ("chance", "read")  # always run: the floor, and what is read where nothing is hidden
 _NAMES = {str: "text", int: "a whole number", list: "a list"}
@@ -54,6 +57,15 @@ def read_request(what: Path | None) -> Request:
     if what.suffix.lower() != ".toml":
         raise InputError(f"{what} is neither a folder of photographs nor an audit file, which ends in .toml")
     return read_audit_file(what)
+
+
+def with_private(request: Request, folder: Path | None, none: bool = False) -> Request:
+    """The request with the pictures of `folder` as private content, or with `none`; else as it is."""
+    if folder is not None and none:
+        raise InputError("private content cannot be both a folder and none: choose one")
+    if folder is not None and not folder.is_dir():
+        raise InputError(f"there is no folder {folder} of private content")
+    return replace(request, private=folder) if folder is not None or none else request
 
 
 def read_audit_file(path: str | Path) -> Request:
@@ -73,6 +85,8 @@ def read_audit_file(path: str | Path) -> Request:
         changes["methods"] = tuple(_methods(entries, path))
     changes["sources"] = tuple(_sources(entries, path))
     changes["attacker"], changes["pool"] = _attacker(entries, path), _pool(entries, path)
+    if "private" in entries:
+        changes["private"] = _private(entries, path)
     with _at(f"{path}"):
         return Request(**changes)
 
@@ -127,6 +141,16 @@ def _pool(entries: Entries, path: Path) -> tuple[Path, ...]:
     _check_table(table, place)
     _check_keys(table, ("photos",), place)
     return _folders(table, place, path)
+
+
+def _private(entries: Entries, path: Path) -> Path | None:
+    """The folder of private content; None for "none"."""
+    if _typed(entries, "private", str, f"{path}") == NO_CONTENT:
+        return None
+    folder = _path(entries, "private", f"{path}", path)
+    if not folder.is_dir():
+        raise InputError(f"{path}: private is {NO_CONTENT!r} or a folder of pictures, and {folder} is not there")
+    return folder
 
 
 def _schemes(entries: Entries, path: Path, kind: str) -> tuple[Scheme, ...]:

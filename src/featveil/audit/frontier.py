@@ -1,5 +1,7 @@
 """The privacy-utility frontier of an audit: leakage of the best attack against utility.
 
+There is one for all features and, where private content was pasted into photographs, one for that content alone.
+
 A panel is drawn once, as lines, texts and marks at their places. The page writes them as an SVG (audit_frontier.html),
 for which it needs no matplotlib, and `draw_frontier` as a PNG.
 """
@@ -12,7 +14,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Literal
 
-from featveil.audit.rows import AuditRow, Spread
+from featveil.audit.rows import AuditRow, Spread, TrialRow
 from featveil.core import InputError
 from featveil.plotting.figures import blank_figure, write_figure
 from featveil.plotting.labels import NEARBY, Box, Labeller
@@ -20,11 +22,17 @@ from featveil.plotting.labels import NEARBY, Box, Labeller
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+Leak = Literal["all", "private"]  # features that leak: all that are sent, or those of private content
+
 PANELS = {"one": "Private query, raw map", "both": "Both private"}
 WIDTH, HEIGHT = 440, 400
 _AREA = Box(44, 12, WIDTH - 56, HEIGHT - 58)  # where points are drawn
 _MARGIN = 9  # between the frame and 0 or 100 %
 _LETTER, _LINE = 7.1, 15  # size of a label's letters
+_LEAKS: dict[Leak, str] = {
+    "all": "best attack, % of features leaked (left is better)",
+    "private": "best attack, % of private content recovered (left is better)",
+}
 _SIDES = 24  # of what stands for a circle
 
 Corner = tuple[float, float]
@@ -43,6 +51,7 @@ _CIRCLE = tuple(
 # Colours that colour-blind readers can tell apart; shapes and filling say the same without any colour.
 LOOKS: dict[str, tuple[str, tuple[Corner, ...]]] = {
     "identity": ("#6b6b6b", _corners("-5,-3 -3,-5 0,-2 3,-5 5,-3 2,0 5,3 3,5 0,2 -3,5 -5,3 -2,0")),
+    "gate": ("#b3123a", _corners("0,-7 1.8,-2.3 6.7,-2.2 2.8,0.9 4.1,5.7 0,3 -4.1,5.7 -2.8,0.9 -6.7,-2.2 -1.8,-2.3")),
     "lifting": ("#0072b2", _CIRCLE),
     "hardened": ("#c44e00", _corners("0,-6 6,0 0,6 -6,0")),
     "concealer": ("#56449a", _corners("0,-6 5.7,-1.9 3.5,4.9 -3.5,4.9 -5.7,-1.9")),
@@ -79,9 +88,11 @@ _KEY, _HEAD = 200, 26  # pixels beside the panels for the key, and above each fo
 
 @dataclass(frozen=True)
 class Point:
-    """A scheme in a panel: percent of features that leak, percent of raw matches kept."""
+    """A scheme in a panel: percent of features that leak to an attack, percent of raw matches kept."""
 
     row: AuditRow
+    attack: str
+    leak: Leak
     leakage: float
     utility: float
     low: tuple[float, float]
@@ -91,8 +102,9 @@ class Point:
     @property
     def text(self) -> str:
         """Its figures in words."""
-        attack = self.row.best.attack if self.row.best else ""
-        return f"{self.row.scheme}: leaks {self.leakage:.1f}% ({attack}), keeps {self.utility:.1f}% of raw matches"
+        what = " of the private content" if self.leak == "private" else ""
+        leaks = f"{self.row.scheme}: leaks {self.leakage:.1f}%{what} ({self.attack})"
+        return f"{leaks}, keeps {self.utility:.1f}% of raw matches"
 
 
 @dataclass(frozen=True)
@@ -172,12 +184,21 @@ def optimal_schemes(rows: Sequence[AuditRow]) -> set[str]:
     return {point.row.scheme for sides in PANELS for point in frontier_points(rows, sides) if point.optimal}
 
 
-def frontier_points(rows: Sequence[AuditRow], sides: str) -> list[Point]:
+def has_private(rows: Iterable[AuditRow]) -> bool:
+    """Whether private content was pasted into photographs and attacked."""
+    return any(row.private_best is not None for row in rows)
+
+
+def frontier_points(rows: Sequence[AuditRow], sides: str, leak: Leak = "all") -> list[Point]:
     """The schemes of one dataset that have both figures.
 
     One is `optimal` when no other leaks less and keeps as much, or keeps more and leaks as little.
     """
-    measured = [(row, row.best.below_near, kept) for row in rows if row.best and (kept := _utility(row, sides))]
+    measured = [
+        (row, leakage, kept)
+        for row in rows
+        if (leakage := _leakage(_best(row, leak), leak)) and (kept := _utility(row, sides))
+    ]
 
     def beaten(leakage: Spread, utility: Spread) -> bool:
         return any(
@@ -190,6 +211,8 @@ def frontier_points(rows: Sequence[AuditRow], sides: str) -> list[Point]:
     return [
         Point(
             row,
+            best.attack if (best := _best(row, leak)) else "",
+            leak,
             100 * leakage.mean,
             100 * utility.mean,
             (100 * leakage.low, 100 * utility.low),
@@ -200,18 +223,18 @@ def frontier_points(rows: Sequence[AuditRow], sides: str) -> list[Point]:
     ]
 
 
-def draw_panel(rows: Sequence[AuditRow], sides: str, numbers: dict[str, int]) -> Panel:
+def draw_panel(rows: Sequence[AuditRow], sides: str, numbers: dict[str, int], leak: Leak = "all") -> Panel:
     """One panel for the rows of one dataset."""
     # Optimal points first, of them raw features, then by leakage: the order in which names find their place.
     points = sorted(
-        frontier_points(rows, sides),
+        frontier_points(rows, sides, leak),
         key=lambda point: (not point.optimal, point.row.defense != "identity", point.leakage),
     )
-    scale, chance = _Scale(points), _mean_chance(rows)
+    scale, chance = _Scale(points), _mean_chance(rows, leak)
     stairs = tuple(scale.at(*corner) for corner in staircase(points))
     labels = _place_labels(points, numbers, scale, stairs)
     lines = [*_grid(scale, chance), *([Line("stairs", stairs)] if stairs else [])]
-    texts = [*_axes(scale, chance)]
+    texts = [*_axes(scale, chance, leak)]
     for point, (label, box) in zip(points, labels, strict=True):
         lines += [*_ranges(point, scale), *_leader(point, box, scale)]
         texts.append(_label(point, label, box, scale))
@@ -234,7 +257,7 @@ def staircase(points: Sequence[Point]) -> list[Corner]:
     return [*corners, (100.0, stairs[-1][1])]
 
 
-def draw_frontier(rows: Sequence[AuditRow], path: str | Path, title: str = "") -> None:
+def draw_frontier(rows: Sequence[AuditRow], path: str | Path, title: str = "", leak: Leak = "all") -> None:
     """Write both panels of every dataset as a PNG to `path`.
 
     Raises MissingExtraError without matplotlib, InputError when there is nothing to draw.
@@ -251,7 +274,7 @@ def draw_frontier(rows: Sequence[AuditRow], path: str | Path, title: str = "") -
         for place, sides in enumerate(PANELS):
             bottom = height - _HEAD - (line + 1) * (HEIGHT + _HEAD)
             box = place * WIDTH / width, bottom / height, WIDTH / width, HEIGHT / height
-            panel = draw_panel(chosen, sides, numbers)
+            panel = draw_panel(chosen, sides, numbers, leak)
             where = f"{dataset}: " if len(datasets) > 1 else ""
             _plot(figure.add_axes(box), panel, where + panel.title)
     anchor = (1 - _KEY / width, 0.5)
@@ -323,9 +346,20 @@ class _Scale:
         return self.across(leakage), self.down(utility)
 
 
-def _mean_chance(rows: Iterable[AuditRow]) -> float | None:
+def _best(row: AuditRow, leak: Leak) -> TrialRow | None:
+    return row.best if leak == "all" else row.private_best
+
+
+def _leakage(trial: TrialRow | None, leak: Leak) -> Spread | None:
+    """What a trial gets back, if it was run, and of private content if that was there."""
+    if trial is None or leak == "all":
+        return None if trial is None else trial.below_near
+    return None if trial.private is None else trial.private.near
+
+
+def _mean_chance(rows: Iterable[AuditRow], leak: Leak) -> float | None:
     """Percent of guesses below NEAR without any knowledge, over the schemes where chance was tried."""
-    shares = [row.chance.below_near.mean for row in rows if row.chance]
+    shares = [leakage.mean for row in rows if (leakage := _leakage(row.chance, leak))]
     return 100 * fmean(shares) if shares else None
 
 
@@ -344,15 +378,14 @@ def _grid(scale: _Scale, chance: float | None) -> Iterator[Line]:
         yield Line("chance", ((scale.across(chance), top), (scale.across(chance), bottom)))
 
 
-def _axes(scale: _Scale, chance: float | None) -> Iterator[Text]:
+def _axes(scale: _Scale, chance: float | None, leak: Leak) -> Iterator[Text]:
     """Numbers and names of the axes, and what both ends of the leakage mean."""
     bottom, left, right = _AREA.top + _AREA.height, scale.across(0), scale.across(100)
     for percent in range(0, 101, 20):
         yield Text("tick", str(percent), scale.across(percent), bottom + 16)
     for percent in range(0, scale.top + 1, 20):
         yield Text("tick", str(percent), _AREA.left - 6, scale.down(percent) + 4, "end")
-    named = "best attack, % of features leaked (left is better)"
-    yield Text("axis", named, (left + right) / 2, HEIGHT - 8)
+    yield Text("axis", _LEAKS[leak], (left + right) / 2, HEIGHT - 8)
     yield Text("axis", "matches kept, % of raw", 12, _AREA.top + _AREA.height / 2, upright=True)
     if chance is not None:
         yield Text("hint", f"chance {chance:.1f}%", scale.across(chance) + 4, scale.down(_CHANCE) + 4, "start")

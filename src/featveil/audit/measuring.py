@@ -19,11 +19,12 @@ from itertools import product
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from featveil.attacks import Guess, attack, check_applies
+from featveil.attacks import Guess, Knowledge, attack, check_applies
 from featveil.audit.request import Settings
-from featveil.audit.rows import SIDES, SKIPPED, TASK, UTILITY, stated_guarantee
+from featveil.audit.rows import CONTENT, SIDES, SKIPPED, TASK, UTILITY, stated_guarantee
 from featveil.audit.schemes import Devices, Releases, Scheme, Victim
 from featveil.audit.trials import Trial
 from featveil.audit.victims import Dataset
@@ -32,6 +33,8 @@ from featveil.core import (
     FeatveilError,
     InputError,
     Keypoints,
+    MapPoints,
+    Matches,
     MissingExtraError,
     PrivateFeatures,
     Subspaces,
@@ -42,10 +45,11 @@ from featveil.core.records import Parameter, Record
 from featveil.core.resuming import Key, versions
 from featveil.core.seeding import generator, image_generator
 from featveil.databases import Database
+from featveil.defenses import Gate
 from featveil.distances.threads import single_threaded
 from featveil.geometry import agreeing, agreeing_candidates
 from featveil.matching import match
-from featveil.metrics import Truth, count_verified, transfer_errors
+from featveil.metrics import CLOSE, NEAR, Truth, count_verified, transfer_errors
 from featveil.pipelines.scoring import Outcome, attack_parameters, leakage_record, score_attack
 
 _RIGHT = 3.0  # pixels
@@ -65,7 +69,10 @@ class Unit(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Audit:
-    """What is measured on what: `attacker` has descriptors of its own, `pool` (s, d) fills the pools of devices."""
+    """What is measured on what: `attacker` has descriptors of its own, `pool` (s, d) fills the pools of devices.
+
+    `private` is the digest of the content that was pasted into photographs; empty where none was.
+    """
 
     datasets: tuple[Dataset, ...]
     schemes: tuple[Scheme, ...]
@@ -73,6 +80,7 @@ class Audit:
     settings: Settings
     attacker: Database
     pool: Float32
+    private: str = ""
 
     def units(self) -> Iterator[Unit]:
         """Everything that can be measured by itself, what shares most next to each other."""
@@ -85,7 +93,7 @@ class Audit:
         dataset = self.datasets[unit.dataset]
         seed = str(self.settings.seeds[unit.seed])
         start = dataset.name, seed, dataset.victims[unit.victim].name, self.schemes[unit.scheme].name
-        keys: dict[str, Key] = {sides: (*start, "None", sides) for sides in SIDES}
+        keys: dict[str, Key] = {sides: (*start, "None", sides) for sides in self.schemes[unit.scheme].sides}
         return keys | {trial.name: (*start, trial.name, "None") for trial in self.trials}
 
     def trial(self, name: str) -> Trial:
@@ -100,7 +108,8 @@ class Audit:
 
     def shared(self) -> dict[str, Parameter]:
         """What all records state."""
-        return {**self.settings.shared(), "own_database": self.attacker.digest[:16]}
+        stated = {**self.settings.shared(), "own_database": self.attacker.digest[:16]}
+        return stated | ({"private_content": self.private} if self.private else {})
 
     @cached_property
     def _pool_digest(self) -> str:
@@ -126,26 +135,31 @@ class Measuring:
     def subject(self, unit: Unit) -> "Subject":
         """The victim of a unit under its scheme; raises InputError where that cannot be made."""
         audit, place = self.audit, unit[:3]
-        victims, scheme = audit.datasets[unit.dataset].victims, audit.schemes[unit.scheme]
+        dataset, scheme = audit.datasets[unit.dataset], audit.schemes[unit.scheme]
+        victims = dataset.victims
+        try:
+            scheme = scheme.before(None if dataset.map is None else dataset.map.sketch)
+        except InputError as error:
+            raise InputError(f"{scheme.name} cannot be made for {dataset.name}: {error}") from error
         if place != self._place:
             seed = audit.settings.seeds[unit.seed]
             self._devices = Devices(audit.pool, audit.settings.kind, victims, scheme, seed)
             self._releases = Releases(victims, audit.attacker, seed, self._devices.equip)
             self._place = place
         try:
-            return Subject(audit, unit, self._releases, self._devices)
+            return Subject(audit, unit, scheme, self._releases, self._devices)
         except FeatveilError as error:
             raise InputError(f"{scheme.name} cannot be made of {victims[unit.victim].name}: {error}") from error
 
 
 class Subject:
-    """One victim under one scheme."""
+    """One victim under one scheme, whose gate, if it has one, is before the map of the dataset."""
 
-    def __init__(self, audit: Audit, unit: Unit, releases: Releases, devices: Devices) -> None:
-        self.audit, self.releases, self.devices = audit, releases, devices
+    def __init__(self, audit: Audit, unit: Unit, scheme: Scheme, releases: Releases, devices: Devices) -> None:
+        self.audit, self.scheme, self.releases, self.devices = audit, scheme, releases, devices
         self.dataset = audit.datasets[unit.dataset]
         self.seed = audit.settings.seeds[unit.seed]
-        self.scheme, self.victim = audit.schemes[unit.scheme], self.dataset.victims[unit.victim]
+        self.victim = self.dataset.victims[unit.victim]
         self.private = releases.release(self.victim, self.scheme, geometry=self.scheme.geometry)
         self.truth = releases.truth(self.victim, self.scheme)
         self.shows = unit.seed == unit.victim == 0
@@ -158,7 +172,13 @@ class Subject:
             other = self.releases.release(self.victim, self.scheme, -1)
         elif self.scheme.network is not None:
             other = self.scheme.network.conceal(self.victim.second_view)
-        counts = verified(self.victim, other, self.private, self.scheme.codebook)
+        if isinstance(self.private.descriptors, MapPoints):
+            assert self.dataset.map is not None, "a gate has a map"
+            matches, elsewhere = self.dataset.map.matches(self.victim, self.private)
+        else:
+            matches, elsewhere = matched(other, self.private, self.scheme.codebook), 0
+        counts = verified(self.victim, other, self.private, matches)
+        counts = counts[0] + elsewhere, *counts[1:]
         return Record(
             task=TASK,
             dataset=self.dataset.name,
@@ -205,9 +225,34 @@ class Subject:
         rng = image_generator(self.seed, self.victim.name, 0, trial.name)
         known = self.releases.knowledge(self.victim, self.scheme, trial)
         outcome = score_attack(private, truth, trial.method, known, rng)
+        near = Distances(truth.rows[truth.certain], outcome.distances)
+        if len(private) < len(self.private):
+            near = near.with_more(self._more_private(trial, known))
         parameters = self._parameters() | attack_parameters(trial.method) | {"adversary": trial.adversary}
+        parameters |= near.counted(self._sides)
         parameters |= self.scheme.bound() | (_examples(outcome, truth, shown) if self.shows else {})
         return leakage_record(outcome, TASK, self.dataset.name, self.scheme.name, trial.name, self.seed, parameters)
+
+    def _more_private(self, trial: Trial, known: Knowledge) -> "Distances | None":
+        """Of private features that the sample lacks, up to as many as it is large: content shows few features."""
+        if self.victim.pasted is None:
+            return None
+        private = self.victim.pasted.sides.private[self.truth.rows[self.chosen]] & self.truth.certain[self.chosen]
+        size = self.audit.settings.sample
+        rows = self.chosen[size:][private[size:]][: max(size - int(private[:size].sum()), 0)]
+        if len(rows) == 0:
+            return None
+        rows = np.sort(rows)
+        rng = image_generator(self.seed, self.victim.name, 1, trial.name)
+        outcome = score_attack(self.private.take(rows), self.truth.take(rows), trial.method, known, rng)
+        return Distances(self.truth.rows[rows], outcome.distances)
+
+    @property
+    def _sides(self) -> dict[str, NDArray[np.bool_]]:
+        """Which raw features are private, and which show what may be in a map; nothing where nothing was pasted."""
+        if self.victim.pasted is None:
+            return {}
+        return {name: getattr(self.victim.pasted.sides, name) for name in CONTENT}
 
     def _skipped(self, trial: Trial, reason: str) -> Record:
         return Record(
@@ -227,6 +272,14 @@ class Subject:
     def _parameters(self) -> dict[str, Parameter]:
         stated: dict[str, Parameter] = {"victim": self.victim.name, **self.audit.stated(self.scheme)}
         stated |= {"features": len(self.private), "raw_features": len(self.victim.features)}
+        if self.victim.pasted is not None:
+            stated["content"] = self.victim.pasted.content
+        sent = np.unique(self.truth.rows)
+        for name, side in self._sides.items():
+            stated |= {f"{name}_raw": int(side.sum()), f"{name}_sent": int(side[sent].sum())}
+        if isinstance(self.scheme.defense, Gate):
+            spec = self.scheme.defense.spec()
+            stated |= {"map_sketch": str(spec["sketch"])[:16], "map_contrast": spec["contrast"]}
         return stated | stated_guarantee(self.private.guarantee)
 
     def _chosen(self) -> Integers:
@@ -238,20 +291,47 @@ class Subject:
         return np.lexsort((rank[self.truth.rows], ~self.truth.certain))
 
 
-def verified(
-    victim: Victim, other: Features | PrivateFeatures, private: PrivateFeatures, codebook: Database | None
-) -> tuple[int, ...]:
-    """What UTILITY names: matches of the second view, `other`, with the `private` features of a victim.
+@dataclass(frozen=True, eq=False)
+class Distances:
+    """How far guesses are from the raw features at `rows` (k,) of a victim: `away` (k,), as shares of their norms."""
+
+    rows: Integers
+    away: Float64
+
+    def with_more(self, other: "Distances | None") -> "Distances":
+        """Both together."""
+        if other is None:
+            return self
+        return Distances(np.concatenate([self.rows, other.rows]), np.concatenate([self.away, other.away]))
+
+    def counted(self, sides: Mapping[str, NDArray[np.bool_]]) -> dict[str, Parameter]:
+        """On each side how many guesses there are, and how many of them are near and close."""
+        stated: dict[str, Parameter] = {}
+        for name, side in sides.items():
+            away = self.away[side[self.rows]]
+            stated[f"{name}_scored"] = len(away)
+            stated |= {f"{name}_near": int((away < NEAR).sum()), f"{name}_close": int((away < CLOSE).sum())}
+        return stated
+
+
+def matched(other: Features | PrivateFeatures, private: PrivateFeatures, codebook: Database | None) -> Matches:
+    """Matches of the second view, `other`, with private features.
 
     Where both are subspaces, candidates are ranked by their parts of unit norm.
     """
+    lifted = isinstance(other.descriptors, Subspaces) and isinstance(private.descriptors, Subspaces)
+    return match(other, private, codebook=codebook, on_sphere=lifted)  # extractors give unit norm
+
+
+def verified(
+    victim: Victim, other: Features | PrivateFeatures, private: PrivateFeatures, matches: Matches
+) -> tuple[int, ...]:
+    """What UTILITY names: `matches` of the second view, `other`, with the `private` features of a victim."""
     if victim.homography is None:
         raise InputError(f"the homography of {victim.name} is not known: its matches cannot be counted")
-    lifted = isinstance(other.descriptors, Subspaces) and isinstance(private.descriptors, Subspaces)
-    matches = match(other, private, codebook=codebook, on_sphere=lifted)  # extractors give unit norm
     first, second = _keypoints(other), _keypoints(private)
     places = first.xy[matches.indices[:, 0]], second.xy[matches.indices[:, 1]]
-    words = isinstance(private.descriptors, WordSets)
+    words = isinstance(private.descriptors, WordSets | MapPoints)
     agree = agreeing_candidates(*places, _SAMPLES) if words else agreeing(*places)
     back: Float64 = np.linalg.inv(victim.homography).astype(np.float64)
     errors = transfer_errors(matches, first, second, back)

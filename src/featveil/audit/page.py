@@ -11,8 +11,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from featveil.audit.audit_tables import Table, attack_table, utility_table
-from featveil.audit.frontier import HEIGHT, PANELS, WIDTH, Mark, Panel, draw_panel, number_schemes, optimal_schemes
+from featveil.audit.audit_tables import Table, attack_table, private_table, utility_table
+from featveil.audit.frontier import (
+    HEIGHT,
+    PANELS,
+    WIDTH,
+    Mark,
+    Panel,
+    draw_panel,
+    has_private,
+    number_schemes,
+    optimal_schemes,
+)
 from featveil.audit.gallery import AuditPictures
 from featveil.audit.rows import AuditRow, SkippedTrial, TrialRow, natural, summarize_audit
 from featveil.audit.sentences import bottom_line, describe_attack, describe_promise, describe_scheme, percent
@@ -71,12 +81,13 @@ class SchemeCard:
 
 @dataclass(frozen=True)
 class DatasetPart:
-    """What the page shows of one dataset; `id` starts those of its parts."""
+    """What the page shows of one dataset; `id` starts those of its parts. `private` are panels of private content."""
 
     name: str
     id: str
     bottom_line: str
     panels: dict[str, Panel]
+    private: dict[str, Panel]
     schemes: tuple[SchemeCard, ...]
     tables: tuple[Table, ...]
     skipped: tuple[tuple[str, SkippedTrial], ...]
@@ -103,6 +114,7 @@ def audit_page(records: Sequence[Record], pictures: AuditPictures | None = None)
         facts=list(_facts_of_audit(records)),
         families=[Mark.of(defense, True, defense) for defense in families],
         has_examples=bool(examples),
+        has_private=has_private(rows),
         pictures=pictures,
         near=f"{NEAR:g}",
         close=f"{CLOSE:g}",
@@ -168,13 +180,19 @@ def _dataset_part(rows: Sequence[AuditRow], numbers: dict[str, int], examples: E
                 tuple(shown),
             )
         )
+    tables = [utility_table(rows, f"Matches on {dataset}"), attack_table(rows, f"Attacks on {dataset}")]
+    private: dict[str, Panel] = {}
+    if has_private(rows):
+        private = {sides: draw_panel(rows, sides, numbers, "private") for sides in PANELS}
+        tables.insert(1, private_table(rows, f"Private content on {dataset}"))
     return DatasetPart(
         dataset,
         name,
         bottom_line(rows),
         {sides: draw_panel(rows, sides, numbers) for sides in PANELS},
+        private,
         tuple(cards),
-        (utility_table(rows, f"Matches on {dataset}"), attack_table(rows, f"Attacks on {dataset}")),
+        tuple(tables),
         tuple((row.scheme, trial) for row in rows for trial in row.skipped),
         any(row.missing for row in rows),
     )
@@ -194,6 +212,15 @@ def _facts_of_audit(records: Sequence[Record]) -> Iterator[tuple[str, str]]:
         yield f"Photographs of {dataset}", f"{len(names)}: {', '.join(sorted(names, key=natural))}"
     yield "Features", f"{stated('kind')}, at most {stated('max_features')} a photograph"
     yield "Features attacked one by one", f"{stated('sample')} a photograph"
+    contents: dict[str, set[str]] = {}
+    for record in records:
+        if "content" in record.parameters:
+            contents.setdefault(str(record.parameters["content"]), set()).add(str(record.parameters["victim"]))
+    if contents:
+        pasted = (
+            f"{content} of {', '.join(sorted(names, key=natural))}" for content, names in sorted(contents.items())
+        )
+        yield "Private content pasted in", "; ".join(pasted)
     yield "Schemes", str(len({record.scheme for record in records}))
     yield "Seeds", ", ".join(map(str, sorted({record.seed for record in records})))
     software = {f"{name} {number}" for record in records for name, number in record.versions.items()}
@@ -207,13 +234,19 @@ def _facts(row: AuditRow) -> Iterator[tuple[str, str, str]]:
         ("Private query, raw map", row.utility_one, row.kept_one),
         ("Both private", row.utility_both, row.kept_both),
     ):
+        if kept is None and row.defense == "gate":
+            continue  # the map behind a gate is raw
         yield (
             name,
             percent(kept),
             "of the raw matches" + (f"; {percent(same)} of the same keypoints raw" if apart else ""),
         )
     yield "Features released", f"{row.features:,.0f}", f"of {row.raw_features:,.0f} found, a photograph"
-    yield "Best attack", *_attacked(row.best, f"of features guessed nearer than {NEAR:g} by")
+    yield "Best attack", *_attacked(row.best, f"of released features guessed nearer than {NEAR:g} by")
+    if row.private_best is not None and row.private_best.private is not None:
+        sent = f"{percent(row.private_sent)} are sent, of others {percent(row.mapped_sent)}"
+        recovered = f"of its {row.private_raw:,} features recovered by {row.private_best.attack}; {sent}"
+        yield "Private content", percent(row.private_best.private.near), recovered
     if row.named is not None:
         yield "Words named right", percent(row.named.exact), f"by {row.named.attack}"
     yield "With a second release", *_attacked(row.twice, "by")

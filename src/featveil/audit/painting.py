@@ -182,6 +182,8 @@ def _plain_name(apart: bool, geometry: bool) -> str:
 
 def _photograph(victim: Victim) -> Image | None:
     """Of the size that pictures are painted in; None where there is no such file, or not with that size."""
+    if victim.pasted is not None:
+        return resized(victim.pasted.picture, picture_size(victim.features))
     if victim.photograph is None:
         return None
     try:

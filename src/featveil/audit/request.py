@@ -13,7 +13,8 @@ from featveil.core.options import parameters_of
 from featveil.core.records import Parameter
 from featveil.core.seeding import check_seed
 from featveil.databases import Database, builtin, conceal_database
-from featveil.defenses import Identity, builtin_concealer, has_builtin_concealer, last_step
+from featveil.datasets.private_content import BUNDLED
+from featveil.defenses import Gate, Hardened, Identity, builtin_concealer, has_builtin_concealer, last_step
 from featveil.extractors import EXTRACTORS
 from featveil.pipelines.scoring import scheme_name
 from featveil.registry import ATTACKS, DEFENSES
@@ -24,6 +25,7 @@ BUILT_IN = "built-in pictures"
 _BUILT_IN_FEATURES, _FOLDER_FEATURES, _FOLDER_IMAGES, _SAMPLE = 400, 500, 4, 25
 
 KEYPOINTS = ("all", "apart")
+_OF_MAP = ("sketch", "signer")  # options of a gate that are those of one map
 
 _Files = dict[tuple[str, str], Any]  # what was read, by parameter and path
 
@@ -33,6 +35,8 @@ _USUAL: tuple[dict[str, Any], ...] = (
     {"name": "hardened", "confounders": 4, "dimension": 16, "keypoints": ["all", "apart"]},
     {"name": "subset", "epsilon": [10.0, 8.0, 6.0], "subset_size": 4},
     {"name": "metric", "epsilon": 49.0},
+    {"name": "gate", "support": ["none", "both"]},
+    {"name": "gate", "then": {"name": "subset", "epsilon": 10.0}},
 )
 # Where a network comes with featveil for the kind: by itself, and before lifting and the subset mechanism.
 _CONCEALED: tuple[dict[str, Any], ...] = (
@@ -101,6 +105,7 @@ class Request:
     """Everything that is to be measured; without `sources` on the built-in pictures.
 
     `pool` are folders of photographs that fill the pools of hardened lifting; without any, as for the attacker.
+    `private` is the folder of pictures that are pasted into photographs as private content; None pastes none.
     """
 
     schemes: tuple[Scheme, ...]
@@ -109,6 +114,7 @@ class Request:
     methods: tuple[Attack, ...] = field(default_factory=lambda: tuple(_usual_attacks()))
     attacker: Attacker = field(default_factory=Attacker)
     pool: tuple[Path, ...] = ()
+    private: Path | None = BUNDLED
 
     def __post_init__(self) -> None:
         check_different("scheme", [scheme.name for scheme in self.schemes])
@@ -196,9 +202,13 @@ def _scheme(entries: dict[str, Any], kind: str, folder: Path, files: _Files) -> 
     name = entries.pop("name")
     if "pool" in entries and "pool" in DEFENSES.parameters(name):
         raise InputError("unknown key 'pool': pools are filled from the photographs that the audit has for them")
+    if name == "gate" and (own := [key for key in _OF_MAP if key in entries]):
+        raise InputError(f"unknown key {own[0]!r}: the map of an audit is made of its second views, and so its sketch")
     defense: Defense = _make(name, entries, folder, files)
+    if isinstance(defense, Gate) and isinstance(defense.then, Hardened):
+        raise InputError("after a gate an audit has no pool for hardened lifting: choose lifting, subset or identity")
     scheme = Scheme("", defense, keypoints == "apart", geometry)
-    if not scheme.private_pool:  # a pool is that of a device, and filled later
+    if not scheme.private_pool and not isinstance(defense, Gate):  # pools are filled later, maps made later
         scheme = replace(scheme, defense=defense.for_kind(kind))
     return replace(scheme, name=_name(scheme, kind))
 
@@ -217,7 +227,7 @@ def _make(name: str, entries: dict[str, Any], folder: Path, files: _Files) -> An
 def _name(scheme: Scheme, kind: str) -> str:
     """Defense and parameters, and what differs from the usual: random directions, network, database, what is sent."""
     spec, network = scheme.defense.spec(), scheme.network
-    name = scheme_name(spec)
+    name = _gate_name(scheme.defense) if isinstance(scheme.defense, Gate) else scheme_name(spec)
     if getattr(last_step(scheme.defense), "random_share", None) is not None:
         name += f"-random-{spec['random_directions']}"
     if network is not None and not (has_builtin_concealer(kind) and network.digest == builtin_concealer(kind).digest):
@@ -226,6 +236,17 @@ def _name(scheme: Scheme, kind: str) -> str:
     if own and own != _usual_database(scheme, kind).digest:
         name += f"-{str(own)[:8]}"
     return name + ("-apart" if scheme.apart else "") + ("-geometry" if scheme.geometry else "")
+
+
+def _gate_name(gate: Gate) -> str:
+    """gate, and what differs from the usual: distance, contrast, who must agree, how many points, what follows."""
+    usual, parts = Gate(), ["gate"]
+    for name in ("tau", "contrast", "support", "candidates", "min_share", "min_features"):
+        value = getattr(gate, name)
+        if value != getattr(usual, name):
+            text = f"{value:g}" if isinstance(value, int | float) else str(value)
+            parts.append(text if name in ("tau", "support") else f"{name.replace('_', '-')}-{text}")
+    return "-".join(parts if gate.then is None else [*parts, scheme_name(gate.then.spec())])
 
 
 def _usual_database(scheme: Scheme, kind: str) -> Database:

@@ -4,7 +4,8 @@ Unless an audit says otherwise, every second photograph that is not attacked is 
 pools, and both get one half of the bundled descriptors.
 """
 
-from collections.abc import Iterator
+import hashlib
+from collections.abc import Iterator, Sequence
 from itertools import combinations
 from pathlib import Path
 
@@ -14,11 +15,20 @@ from featveil.audit.measuring import Audit
 from featveil.audit.request import Request
 from featveil.audit.schemes import Devices
 from featveil.audit.trials import trials_of
-from featveil.audit.victims import check_apart, descriptors_of, drawn_database, find_photographs, own_database
+from featveil.audit.victims import (
+    Reading,
+    check_apart,
+    descriptors_of,
+    drawn_database,
+    find_photographs,
+    own_database,
+)
 from featveil.core.arrays import Float32
 from featveil.core.resuming import Report
 from featveil.databases import Database, load_database
 from featveil.databases.entries import unit_rows
+from featveil.datasets import Content, contents
+from featveil.defenses import Gate
 from featveil.extractors import image_files
 
 BUNDLED = Path(__file__).parent / "data" / "real-descriptors.safetensors"
@@ -31,6 +41,10 @@ _SHARED = {
     frozenset({"victims"}): "what is hidden in one dataset would be known from the other",
     frozenset({"attacker"}): "some would count twice",
     frozenset({"pool"}): "some would count twice",
+    frozenset({"private"}): "some would count twice",
+    frozenset({"victims", "private"}): "a second view would show private content",
+    frozenset({"attacker", "private"}): "the attacker would have what is hidden",
+    frozenset({"pool", "private"}): "a pool would hold what is hidden",
 }
 
 
@@ -42,11 +56,15 @@ def prepare(request: Request, report: Report = lambda done, total: None) -> Audi
     _check_roles(request)
     settings = request.settings
     photographs = find_photographs(request.sources)
-    datasets = tuple(one.read(settings, report) for one in photographs)
+    private = () if request.private is None else tuple(contents(request.private))
+    mapped = any(isinstance(scheme.defense, Gate) for scheme in request.schemes)
+    reading = Reading(settings, private, mapped)
+    datasets = tuple(one.read(reading, report) for one in photographs)
     spare = [group for one in photographs for group in one.spare]
     attacker = _attacker(request, spare, report)
     pool = _pool(request, spare, report)
-    audit = Audit(datasets, request.schemes, tuple(trials_of(request.methods)), settings, attacker, pool)
+    trials = tuple(trials_of(request.methods))
+    audit = Audit(datasets, request.schemes, trials, settings, attacker, pool, _digest(private))
     _check_pool(audit)
     return audit
 
@@ -84,6 +102,17 @@ def _left_over(spare: list[tuple[Path, ...]], part: int, kind: str, report: Repo
     return np.concatenate([own, known]) if len(own) else known
 
 
+def _digest(private: Sequence[Content]) -> str:
+    """What names the private content in records; empty without any."""
+    if not private:
+        return ""
+    digest = hashlib.sha256()
+    for content in private:
+        digest.update(f"{content.name} {content.picture.shape}\n".encode())
+        digest.update(np.ascontiguousarray(content.picture).data)
+    return digest.hexdigest()[:16]
+
+
 def _check_pool(audit: Audit) -> None:
     """Raise InputError when a scheme needs more descriptors for its pools than there are."""
     for dataset in audit.datasets:
@@ -101,3 +130,5 @@ def _folders(request: Request) -> Iterator[tuple[Path, str]]:
     yield from ((source.folder, "victims") for source in request.sources)
     yield from ((folder, "attacker") for folder in request.attacker.photos)
     yield from ((folder, "pool") for folder in request.pool)
+    if request.private is not None:
+        yield request.private, "private"

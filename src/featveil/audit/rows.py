@@ -21,18 +21,20 @@ UTILITY = (
     "matches, right matches, verified, right verified"  # metric of a record of matches, in the order of its values
 )
 SKIPPED = "skipped"  # metric of a record of an attack that was not run
+CONTENT = ("private", "mapped")  # what features show, where private content was pasted into the photograph
 SIDES = ("one", "both")  # of a pair that are private: the query, or the map too
 PICTURES_TASK = "audit pictures"  # its records are of pictures, and metrics/reconstruction.py says how near they are
 UNSCORED = "picture"  # metric of a record of a picture that is compared with nothing
 PHOTOGRAPH = "photograph"  # scheme of the record of the photograph itself
 
 ADVERSARIES = ("release", "twice", "place", "none", "truth")
-FAMILIES = ("identity", "lifting", "hardened", "concealer", "subset", "metric", "naive")
+FAMILIES = ("identity", "gate", "lifting", "hardened", "concealer", "subset", "metric", "naive")
 WORD_SETS = ("subset", "metric")
 
 _NAMED = ("victim", "defense", "keypoints", "geometry", "features", "raw_features", "kind")
 _COUNTS = ("features", "raw_features")
 _SETTINGS = ("dimension", "confounders", "subset_size", "epsilon", "guarantee_epsilon", "bound")
+_CONTENT_COUNTS = tuple(f"{side}_{what}" for side in CONTENT for what in ("raw", "sent", "scored", "near", "close"))
 _LENGTHS = {UTILITY: len(UTILITY.split(", ")), METRIC: len(MEASURED)}
 _MATCHES, _RIGHT, _, _RIGHT_VERIFIED = range(4)
 
@@ -56,12 +58,21 @@ class Spread:
 
 
 @dataclass(frozen=True)
+class Recovered:
+    """What an attack gets back of all raw features of one side: those that are sent and guessed `near`, or `close`."""
+
+    near: Spread
+    close: Spread
+
+
+@dataclass(frozen=True)
 class TrialRow:
     """One attack on one scheme: `count` guesses on `victims` photographs, and how many came near.
 
     `adversary` says what the attacker has: "release", a second one ("twice"), another image of the "place", "none"
     (chance), or the "truth" (no adversary). `median` is a mean of the photographs' medians, in shares of the norm.
-    `released_near` is the share of guesses near the concealed descriptor, before a concealer was undone.
+    `released_near` is the share of guesses near the concealed descriptor, before a concealer was undone. `private` and
+    `mapped` are what it recovers of pasted content, and of what may be in a map; None where nothing was pasted.
     """
 
     attack: str
@@ -73,6 +84,8 @@ class TrialRow:
     exact: Spread
     median: Spread
     released_near: Spread | None = None
+    private: Recovered | None = None
+    mapped: Recovered | None = None
 
 
 @dataclass(frozen=True)
@@ -93,7 +106,10 @@ class AuditRow:
     right ones among all matches, `right_*` the right verified matches a photograph. `features` of `raw_features` were
     released a photograph. `image_epsilon` is epsilon times `features`. `best` is the attack with most guesses below
     NEAR of an adversary who has the release, `twice` and `place` those with more, `named` the attack that names most
-    words right (word sets only). `missing` results of `expected` are not there: the audit was interrupted.
+    words right (word sets only). `private_best` recovers most of the private content that was pasted, of which
+    `private_sent` is the share that is sent, as `mapped_sent` is of the rest; `private_raw` and `mapped_raw` are how
+    many raw features there are of both. `missing` results of `expected` are not
+    there: the audit was interrupted.
     """
 
     dataset: str
@@ -107,6 +123,7 @@ class AuditRow:
     keypoints: str
     geometry: bool
     promise: str
+    tau: float | None
     epsilon: float | None
     image_epsilon: float | None
     bound: float | None
@@ -127,6 +144,11 @@ class AuditRow:
     place: TrialRow | None
     chance: TrialRow | None
     named: TrialRow | None
+    private_best: TrialRow | None
+    private_sent: Spread | None
+    mapped_sent: Spread | None
+    private_raw: int
+    mapped_raw: int
     trials: tuple[TrialRow, ...]
     skipped: tuple[SkippedTrial, ...]
     missing: int
@@ -163,11 +185,12 @@ def natural(text: str) -> list[tuple[int, str]]:
 
 def stated_guarantee(guarantee: Guarantee) -> dict[str, Parameter]:
     """The claim of a release as its records state it."""
-    return {
+    stated: dict[str, Parameter] = {
         "guarantee": guarantee.kind,
         "guarantee_epsilon": guarantee.epsilon,
         "guarantee_unit": guarantee.unit,
     }
+    return stated if guarantee.tau is None else stated | {"guarantee_tau": guarantee.tau}
 
 
 def _place(record: Record) -> tuple[object, ...]:
@@ -194,7 +217,8 @@ def _check(record: Record) -> None:
         whole = whole and record.attack is not None and given.get("adversary") in ADVERSARIES and record.count > 0
     else:
         whole = record.attack is not None and "reason" in given
-    values = [given[name] for name in _COUNTS] + [given[name] for name in _SETTINGS if given.get(name) is not None]
+    optional = (*_SETTINGS, "guarantee_tau", *_CONTENT_COUNTS)
+    values = [given[name] for name in _COUNTS] + [given[name] for name in optional if given.get(name) is not None]
     numbers = all(isinstance(value, int | float) for value in values)
     if not whole or not numbers:
         raise InputError(f"a record of scheme {record.scheme} ({record.metric}) is not whole: the file is damaged")
@@ -225,7 +249,10 @@ def _row(scheme: str, schemes: dict[str, _Measured], everything: set[tuple[_Thin
     has = [(thing, pair) for thing, pairs in measured.items() for pair in pairs]
     then = None if one.parameters.get("then") is None else str(one.parameters["then"])
     guarantee = _guarantee(records)
+    words = (then or defense) in WORD_SETS and defense != "gate"
     of_image = guarantee.unit == "image"
+    if one.parameters.get("raw_map"):
+        everything = {(thing, pair) for thing, pair in everything if thing != ("utility", "both")}
     epsilon = None if of_image else guarantee.epsilon
     return AuditRow(
         dataset=one.dataset,
@@ -239,6 +266,7 @@ def _row(scheme: str, schemes: dict[str, _Measured], everything: set[tuple[_Thin
         keypoints=str(one.parameters["keypoints"]),
         geometry=bool(one.parameters["geometry"]),
         promise=guarantee.kind,
+        tau=guarantee.tau,
         epsilon=epsilon,
         image_epsilon=epsilon * features if epsilon is not None else guarantee.epsilon,
         bound=next((_number(record, "bound") for record in records if "bound" in record.parameters), None),
@@ -251,7 +279,12 @@ def _row(scheme: str, schemes: dict[str, _Measured], everything: set[tuple[_Thin
         twice=_best(trials, "twice"),
         place=_best(trials, "place"),
         chance=_best(trials, "none"),
-        named=_best(trials, "release", lambda trial: trial.exact.mean) if (then or defense) in WORD_SETS else None,
+        named=_best(trials, "release", lambda trial: trial.exact.mean) if words else None,
+        private_best=_best([trial for trial in trials if trial.private], "release", _private_near),
+        private_sent=_sent(records, "private"),
+        mapped_sent=_sent(records, "mapped"),
+        private_raw=_raw(records, "private"),
+        mapped_raw=_raw(records, "mapped"),
         trials=trials,
         skipped=tuple(_skipped(measured)),
         missing=len(everything.difference(has)),
@@ -266,7 +299,8 @@ def _guarantee(records: Sequence[Record]) -> Guarantee:
         return _unstated_guarantee(records[0])
     kind, unit = (str(stating.parameters.get(name)) for name in ("guarantee", "guarantee_unit"))
     try:
-        return Guarantee(kind, _number(stating, "guarantee_epsilon"), unit)  # type: ignore[arg-type]
+        epsilon, tau = (_number(stating, f"guarantee_{name}") for name in ("epsilon", "tau"))
+        return Guarantee(kind, epsilon, unit, tau)  # type: ignore[arg-type]
     except InputError as error:
         raise InputError(f"a record of scheme {stating.scheme} states no guarantee: {error}") from error
 
@@ -357,6 +391,7 @@ def _trials(measured: _Measured) -> Iterable[TrialRow]:
                 exact=_measured(chosen, "exact"),
                 median=_measured(chosen, "median", lambda record: 1),
                 released_near=_released(chosen),
+                **{side: _recovered(list(pairs.values()), side) for side in CONTENT},
             )
 
 
@@ -370,6 +405,58 @@ def _released(records: list[Record]) -> Spread | None:
         for members in _by_seed(records)
     ]
     return Spread.of(means)
+
+
+def _recovered(records: list[Record], side: str) -> Recovered | None:
+    """What comes back of one side; nothing does of a photograph of which nothing is sent."""
+    whole = [
+        record
+        for record in records
+        if f"{side}_sent" in record.parameters
+        and (record.metric == METRIC or record.parameters[f"{side}_sent"] == 0)
+        and (_count(record, f"{side}_scored") or not _count(record, f"{side}_sent"))
+    ]
+    near, close = (_share_of_raw(whole, side, what) for what in ("near", "close"))
+    return None if near is None or close is None else Recovered(near, close)
+
+
+def _share_of_raw(records: list[Record], side: str, what: str) -> Spread | None:
+    """Of the sent features of one side as many are taken to be guessed as of those that were attacked."""
+    shares = []
+    for members in _by_seed(records):
+        raw = sum(_count(record, f"{side}_raw") for record in members)
+        hits = sum(
+            _count(record, f"{side}_{what}") / max(_count(record, f"{side}_scored"), 1) * _count(record, f"{side}_sent")
+            for record in members
+        )
+        if raw:
+            shares.append(hits / raw)
+    return Spread.of(shares)
+
+
+def _sent(records: Iterable[Record], side: str) -> Spread | None:
+    """The share of the raw features of one side that are sent."""
+    once = {(record.seed, record.parameters["victim"]): record for record in records}
+    shares = []
+    for members in _by_seed(record for record in once.values() if f"{side}_sent" in record.parameters):
+        raw = sum(_count(record, f"{side}_raw") for record in members)
+        if raw:
+            shares.append(sum(_count(record, f"{side}_sent") for record in members) / raw)
+    return Spread.of(shares)
+
+
+def _raw(records: Iterable[Record], side: str) -> int:
+    """Raw features of one side in all photographs."""
+    of_victims = {record.parameters["victim"]: _count(record, f"{side}_raw") for record in records}
+    return round(sum(of_victims.values()))
+
+
+def _count(record: Record, name: str) -> float:
+    return _number(record, name) or 0.0
+
+
+def _private_near(trial: TrialRow) -> float:
+    return trial.private.near.mean if trial.private else 0.0
 
 
 def _measured(

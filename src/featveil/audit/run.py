@@ -14,7 +14,7 @@ from pathlib import Path
 
 from featveil.audit.audit_tables import audit_markdown
 from featveil.audit.file import read_request
-from featveil.audit.frontier import draw_frontier
+from featveil.audit.frontier import draw_frontier, has_private
 from featveil.audit.gallery import AuditPictures
 from featveil.audit.measuring import Audit, Measuring, Unit, measure_units
 from featveil.audit.page import audit_page
@@ -60,6 +60,8 @@ def audit(
     stage: Stage = lambda name: nullcontext(lambda done, total: None),
 ) -> AuditResult:
     """Measure what `request` asks for into the folder `out`, and write report.html, table.md and frontier.png there.
+
+    Where private content was pasted in, frontier-private.png is about that alone.
 
     Example: audit("photos/", "audit/"): a folder of photographs, an audit file, or None for the built-in pictures.
 
@@ -135,10 +137,13 @@ def _publish(rows: Sequence[AuditRow], records: Sequence[Record], out: Path) -> 
     files = [out / name for name in (RECORDS, "report.html", "table.md")]
     try:
         draw_frontier(rows, out / "frontier.png", "Privacy and utility")
+        files.append(out / "frontier.png")
+        if has_private(rows):
+            draw_frontier(rows, out / "frontier-private.png", "Private content and utility", "private")
+            files.append(out / "frontier-private.png")
     except MissingExtraError as error:
         _log.warning("frontier.png was not drawn: %s", error)
-        return files
-    return [*files, out / "frontier.png"]
+    return files
 
 
 def _paint(

@@ -15,7 +15,7 @@ import numpy as np
 
 from featveil.attacks import Knowledge
 from featveil.attacks.posterior import posterior_bound
-from featveil.audit.rows import FAMILIES
+from featveil.audit.rows import FAMILIES, SIDES
 from featveil.audit.trials import Trial
 from featveil.core import (
     ConcealingNetwork,
@@ -23,6 +23,8 @@ from featveil.core import (
     Descriptors,
     Features,
     InputError,
+    MapPoints,
+    NotMappedError,
     Points,
     PrivateFeatures,
     Subspaces,
@@ -33,8 +35,11 @@ from featveil.core.features import sent_by
 from featveil.core.records import Parameter
 from featveil.core.seeding import generator, image_generator
 from featveil.databases import Database
-from featveil.defenses import Concealer, Lifting, Metric, Subset, last_step, privatize
+from featveil.datasets.private_content import Sides
+from featveil.defenses import Concealer, Gate, Lifting, Metric, Subset, last_step, privatize
 from featveil.defenses.selection import lying_apart
+from featveil.extractors.images import Image
+from featveil.gate import Sketch
 from featveil.metrics import Truth, align
 from featveil.pipelines.scoring import scheme_name
 from featveil.stores.pool import Pool
@@ -46,9 +51,19 @@ _SENT: dict[str, type[Descriptors]] = {
     "metric": WordSets,
 }
 _SPEC = ("lambda", "then", "strategy", "dimension", "confounders", "epsilon", "subset_size")
+_GATE = ("tau", "contrast", "candidates", "support", "min_share", "min_features")
 _DIGESTS = ("network", "database", "codebook")
 _SIDES = 2  # devices of a pair: that of the query, and that of the map
 _ROOM = 2  # times as many as are used up: confounders are chosen to resemble what they hide
+
+
+@dataclass(frozen=True, eq=False)
+class Pasted:
+    """What was pasted into a photograph: names of the `content`, the `picture` with it, and whose the features are."""
+
+    content: str
+    picture: Image
+    sides: Sides
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +71,8 @@ class Victim:
     """Raw features of a photograph, and of a second view of what it shows.
 
     `homography` (3, 3) takes keypoints of the photograph to the second view, where it is known. `photograph` is its
-    file, where there is one.
+    file, where there is one. `pasted` is private content in it, which the second view lacks. `seen_again` are features
+    of one more image of the second view with the homography to it, where there is a map of both.
     """
 
     name: str
@@ -64,6 +80,8 @@ class Victim:
     second_view: Features
     homography: Float64 | None = None
     photograph: Path | None = None
+    pasted: Pasted | None = None
+    seen_again: tuple[Features, Float64] | None = None
 
 
 @dataclass(frozen=True)
@@ -78,7 +96,26 @@ class Scheme:
     @property
     def representation(self) -> type[Descriptors]:
         """What it sends."""
+        if isinstance(self.defense, Gate) and isinstance(self.defense.then, Subset | None):
+            return MapPoints
         return _SENT.get(sent_by(self.defense.spec()), Points)
+
+    @property
+    def mechanism(self) -> object:
+        """What makes that: the defense after a concealer or a gate, where there is one."""
+        last = last_step(self.defense)
+        return last.then if isinstance(last, Gate) and last.then is not None else last
+
+    @property
+    def sketch(self) -> Sketch | None:
+        """Of the map that a gate is before, once that is known."""
+        return self.defense.sketch if isinstance(self.defense, Gate) else None
+
+    def before(self, sketch: Sketch | None) -> "Scheme":
+        """The same with its gate, if it has one, before the map of `sketch`."""
+        if not isinstance(self.defense, Gate) or sketch is None:
+            return self
+        return replace(self, defense=replace(self.defense, sketch=sketch).for_kind(sketch.kind))
 
     @property
     def network(self) -> ConcealingNetwork | None:
@@ -92,6 +129,11 @@ class Scheme:
         return codebook if isinstance(codebook, Database) else None
 
     @property
+    def sides(self) -> tuple[str, ...]:
+        """Which of a pair can be private: a map is raw where numbers of its points are sent."""
+        return SIDES[:1] if self.representation is MapPoints else SIDES
+
+    @property
     def private_pool(self) -> bool:
         """Whether confounders come from a pool that the device alone knows."""
         return self.defense.spec()["name"] == "hardened"
@@ -102,7 +144,7 @@ class Scheme:
 
     def withholds(self, trial: Trial) -> str | None:
         """Why no adversary of this scheme has what the trial is about, as a sentence; None if one may."""
-        concealed, mechanism = isinstance(self.defense, Concealer), last_step(self.defense)
+        concealed, mechanism = isinstance(self.defense, Concealer), self.mechanism
         if "network" in trial.knows and not concealed:
             return "no network conceals these descriptors"
         if concealed and "database" in trial.also:
@@ -122,7 +164,11 @@ class Scheme:
         spec = self.defense.spec()
         stated: dict[str, Parameter] = {"defense": spec["name"]}
         stated |= {name: spec[name] for name in _SPEC if name in spec}
+        if isinstance(self.defense, Gate):
+            stated |= {f"gate.{name}": spec[name] for name in _GATE}
         stated |= {f"{spec['name']}.{name}": value for name, value in self.own_parameters().items()}
+        if self.sides != SIDES:
+            stated["raw_map"] = True
         return stated | {name: str(spec[name])[:16] for name in _DIGESTS if spec.get(name)}
 
     def own_parameters(self) -> dict[str, Parameter]:
@@ -133,7 +179,7 @@ class Scheme:
 
     def bound(self) -> dict[str, Parameter]:
         """How often any attack can name the right word of the subset mechanism, were all equally common."""
-        mechanism = last_step(self.defense)
+        mechanism = self.mechanism
         if not isinstance(mechanism, Subset) or mechanism.codebook is None:
             return {}
         words = len(mechanism.codebook)
@@ -187,7 +233,10 @@ class Releases:
             features = victim.second_view if number < 0 else victim.features
             rng = image_generator(self.seed, victim.name, number + 1, scheme.name)
             defense = self.equip(scheme, victim, number)
-            sent = privatize(features, defense, keep_geometry=True, apart=scheme.apart, rng=rng)
+            try:
+                sent = privatize(features, defense, keep_geometry=True, apart=scheme.apart, rng=rng)
+            except NotMappedError:
+                sent = _nothing(features, defense)
             self._sent[victim.name, number] = sent
         sent = self._sent[victim.name, number]
         if geometry or sent.keypoints is None:
@@ -203,7 +252,7 @@ class Releases:
 
         Every adversary has a concealing network, and descriptors of its own to learn the way back from.
         """
-        wanted, mechanism = trial.knows, last_step(scheme.defense)
+        wanted, mechanism = trial.knows, scheme.mechanism
         others = [other for other in self.victims if other is not victim] if "others" in wanted else []
         reference: Features | PrivateFeatures = victim.second_view
         shown = trial.geometry or scheme.geometry
@@ -219,7 +268,19 @@ class Releases:
             repeats=(self.release(victim, scheme, 1, shown),) if "repeats" in wanted else (),
             reference=reference if "reference" in wanted else None,
             network=scheme.network,
+            sketch=scheme.sketch,
         )
+
+
+def _nothing(features: Features, defense: Defense) -> PrivateFeatures:
+    """What a gate sends of a photograph that it holds for one of another place."""
+    if not isinstance(defense, Gate) or defense.sketch is None or not isinstance(defense.then, Subset | None):
+        raise NotMappedError("nothing is sent of this photograph: lower min_share, or leave what follows the gate out")
+    sketch, none = defense.sketch, np.empty(0, np.int64)
+    points = MapPoints(np.empty((0, 1), np.int64), sketch.digest, sketch.model, sketch.model_points)
+    keypoints = None if features.keypoints is None else features.keypoints.take(none)
+    spec, guarantee = defense.spec(), defense.guarantee()
+    return PrivateFeatures(points, features.kind, spec, guarantee, keypoints, features.image_size)
 
 
 class Devices:

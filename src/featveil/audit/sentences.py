@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from featveil.attacks import MEANINGS
-from featveil.audit.rows import AuditRow, Spread
+from featveil.audit.rows import AuditRow, Spread, TrialRow
 from featveil.metrics import NEAR
 from featveil.registry import ATTACKS
 
@@ -12,6 +12,15 @@ _SMALL = 0.01
 _CONCEALED = (
     "Each descriptor goes through a network that was trained against image reconstruction, and that everyone has."
 )
+_GATED = (
+    "Only features that the sketch of a map knows are sent, each as the numbers of the points that it resembles; the"
+    " others are not sent at all, nor where they were."
+)
+_GATED_THEN = {
+    "identity": "Only features that the sketch of a map knows are sent, with their raw descriptors.",
+    "subset": "Only features that the sketch of a map knows are sent, each as {k} numbers of its points, the right one"
+    " among them or not, at random.",
+}
 _GEOMETRY = "scale and orientation of the keypoints"
 
 
@@ -44,6 +53,8 @@ def describe_scheme(row: AuditRow) -> str:
     description = [sentences.get(sender, f"Descriptors are hidden by the defense {sender}.")]
     if row.defense == "concealer":
         description = [_CONCEALED, *(description if row.then else [])]
+    if row.defense == "gate":
+        description = [_gated(row, description)]
     if row.keypoints == "apart":
         description.append("Only keypoints that do not overlap are released.")
     if row.geometry:
@@ -55,6 +66,8 @@ def describe_promise(row: AuditRow) -> str:
     """What is guaranteed; an epsilon of a descriptor never without that of an image."""
     if row.promise == "empirical":
         return "Guarantee: empirical. Nothing is proved; it is as good as the best attack known."
+    if row.promise == "map-known":
+        return _map_known(row)
     if row.image_epsilon is None:
         return "Guarantee: none."
     space = " between concealed descriptors" if row.defense == "concealer" else ""
@@ -71,6 +84,27 @@ def describe_promise(row: AuditRow) -> str:
     return promise
 
 
+def _gated(row: AuditRow, after: list[str]) -> str:
+    """What passes a gate, and what becomes of it."""
+    if row.then is None:
+        return _GATED
+    known = _GATED_THEN.get(row.then, "Only features that the sketch of a map knows are sent. ")
+    return known.format(k=row.subset_size) if row.then in _GATED_THEN else known + after[0]
+
+
+def _map_known(row: AuditRow) -> str:
+    promise = (
+        f"Guarantee: map-known, proved: features farther than {row.tau:g} from everything in the sketch leave no trace"
+        " in the release."
+    )
+    if row.epsilon is None:
+        return promise + " What passes tells which points of the map it resembles."
+    return promise + (
+        f" Of the others, epsilon {row.epsilon:g} for a descriptor, which adds up to {row.image_epsilon:,.0f} for an"
+        f" image of {row.features:,.0f} features."
+    )
+
+
 def describe_attack(name: str) -> str:
     """What an attack does and what it has beyond its needs, from the name of its trial; empty for an unknown one."""
     first, *more = name.split(" + ")
@@ -79,6 +113,18 @@ def describe_attack(name: str) -> str:
     has = [_GEOMETRY if what == "geometry" else MEANINGS.get(what, what.replace("_", " ")) for what in more]
     summary: str = ATTACKS[first].summary
     return summary + (f"; it also has {' and '.join(has)}" if has else "")
+
+
+def _private_line(measured: Sequence[tuple[AuditRow, TrialRow, Spread]]) -> str:
+    """Which of these schemes leaks least of the private content; empty where none was pasted in."""
+    pasted = [(row, one.private.near, kept) for row, _, kept in measured if (one := row.private_best) and one.private]
+    if not pasted:
+        return ""
+    row, near, kept = min(pasted, key=lambda one: (one[1].mean, -one[2].mean))
+    return (
+        f" Of private content pasted in, {row.scheme} leaks least: the best attack recovers {percent(near)} of its"
+        f" {row.private_raw:,} features, and {percent(kept)} of the matches are kept."
+    )
 
 
 def bottom_line(rows: Sequence[AuditRow]) -> str:
@@ -103,4 +149,5 @@ def bottom_line(rows: Sequence[AuditRow]) -> str:
         f" it keeps {percent(kept)} of the matches, and the best of the attacks that were run gets within {NEAR:g} of"
         f" {percent(best.below_near)} of its features{chance}."
     )
+    line += _private_line(useful or private)
     return line + (" The audit is not finished: this may change." if any(one.missing for one in rows) else "")

@@ -8,6 +8,8 @@ from featveil.core import InputError
 from featveil.registry import ATTACKS
 
 FLOOR = "chance"
+# Every adversary has these: word sets cannot be scored without a codebook, nor numbers of points without a sketch.
+PUBLIC = ("codebook", "sketch")
 
 
 @dataclass(frozen=True)
@@ -50,8 +52,7 @@ def trials_of(methods: Iterable[Attack], geometry: bool = False) -> list[Trial]:
     trials: list[Trial] = []
     for method in methods:
         trials.append(Trial(method, lifted_reference=method.name == "closest-pair"))
-        # A codebook is public, and word sets cannot be scored without it: every adversary has it.
-        trials += [Trial(method, (more,)) for more in method.uses if method.name != FLOOR and more != "codebook"]
+        trials += [Trial(method, (more,)) for more in method.uses if method.name != FLOOR and more not in PUBLIC]
         if geometry and "overlap" in method.name:
             trials.append(Trial(method, geometry=True))
     return trials

@@ -2,7 +2,7 @@
 
 A victim has a second view of known homography. Of a folder of photographs that view is made by a homography. Of a
 folder in HPatches layout each scene gives one pair, images 1 and 3: image 2 is often almost the same picture, 5 and 6
-are those that raw descriptors fail on too.
+are those that raw descriptors fail on too. Private content is pasted into photographs, and never into second views.
 """
 
 import logging
@@ -15,14 +15,18 @@ import cv2
 import numpy as np
 
 from featveil.audit.request import BUILT_IN, Settings, Source
-from featveil.audit.schemes import Victim
+from featveil.audit.schemes import Pasted, Victim
+from featveil.audit.view_map import ViewMap, map_of_views
 from featveil.core import Features, FeatveilError, InputError
 from featveil.core.arrays import Float32, Float64
 from featveil.core.resuming import Report
+from featveil.core.seeding import generator
 from featveil.databases import Database, load_database
 from featveil.datasets import load_hpatches
 from featveil.datasets.board import views
+from featveil.datasets.private_content import SHARES, Content, Mask, paste, private_rows
 from featveil.extractors import extract, image_files, read_image
+from featveil.extractors.images import Image
 
 Thing = TypeVar("Thing")
 
@@ -31,6 +35,7 @@ _log = logging.getLogger(__name__)
 _PER_PHOTOGRAPH = 2048  # descriptors that the attacker takes of one photograph, at most
 _TURN, _SHRINK, _TILT, _DARKEN = 12.0, 0.85, 0.15, 0.85  # degrees, factor, share of the width, factor
 _SEED = 0x0A77  # apart from the draws that victims are lifted with
+_TRIES = 100  # places for one content
 _SECOND = 3  # of a scene in HPatches layout, beside image 1
 # Where both demo pictures have the corners of the board (recipes/draw_demo_views.py). There the centre of the first
 # pixel is at 0 in a drawing of twice the size: at 0.25 pixels of the picture, where keypoints have it at 0.5.
@@ -71,10 +76,13 @@ def evenly(things: Sequence[Thing], count: int) -> list[Thing]:
 
 def second_view(path: Path, kind: str = "sift", max_features: int = 1000) -> Features:
     """Features of what the photograph at `path` shows, as if seen again: turned, smaller, tilted and darker."""
-    image = read_image(path)
+    return extract(_seen_again(read_image(path)), kind, max_features)
+
+
+def _seen_again(image: Image) -> Image:
     height, width = image.shape[:2]
     warped = cv2.warpPerspective(image, _second_view(width, height), (width, height), flags=cv2.INTER_AREA)
-    return extract(np.asarray(warped * _DARKEN).astype(np.uint8), kind, max_features)
+    return np.asarray(warped * _DARKEN).astype(np.uint8)
 
 
 def second_view_homography(width: int, height: int) -> Float64:
@@ -166,10 +174,11 @@ def read_photographs(
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """The victims of one source; each has the homography to its second view."""
+    """The victims of one source; each has the homography to its second view. Gates are before `map`."""
 
     name: str
     victims: tuple[Victim, ...]
+    map: ViewMap | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,6 +192,15 @@ class _Shot:
 
 
 @dataclass(frozen=True, eq=False)
+class Reading:
+    """What is made of photographs: features, of ones with some `contents` pasted in; `mapped`: for a map too."""
+
+    settings: Settings
+    contents: tuple[Content, ...] = ()
+    mapped: bool = False
+
+
+@dataclass(frozen=True, eq=False)
 class Photographs:
     """Those of a source that are attacked, and the others; `spare` ones of one scene are together."""
 
@@ -190,25 +208,26 @@ class Photographs:
     shots: tuple[_Shot, ...]
     spare: tuple[tuple[Path, ...], ...] = ()
 
-    def read(self, settings: Settings, report: Report = lambda done, total: None) -> Dataset:
+    def read(self, reading: Reading, report: Report = lambda done, total: None) -> Dataset:
         """The features of all victims; what cannot be read or has none is logged and left out.
 
         Raises InputError when none is left.
         """
-        victims = tuple(self._victims(settings, report))
+        victims = tuple(self._victims(reading, report))
         if not victims:
             raise InputError(f"no photograph of {self.name} has features in both views: there is nothing to audit")
-        return Dataset(self.name, victims)
+        return Dataset(self.name, victims, map_of_views(victims, reading.settings.kind) if reading.mapped else None)
 
-    def _victims(self, settings: Settings, report: Report) -> Iterator[Victim]:
+    def _victims(self, reading: Reading, report: Report) -> Iterator[Victim]:
         for done, shot in enumerate(self.shots):
             report(done, len(self.shots))
             try:
-                victim = _read(shot, settings)
+                victim = _read(shot, reading, done)
             except FeatveilError as error:
                 _log.warning("left out %s: %s", shot.path, error)
                 continue
-            if min(len(victim.features), len(victim.second_view)) == 0:
+            own = len(victim.features) if victim.pasted is None else int(victim.pasted.sides.mapped.sum())
+            if min(own, len(victim.second_view)) == 0:
                 _log.warning("left out %s: it has no feature", shot.path)
                 continue
             yield victim
@@ -226,18 +245,44 @@ def find_photographs(sources: Sequence[Source]) -> list[Photographs]:
     return [_scenes(source) if _has_scenes(source.folder) else _photographs(source) for source in sources]
 
 
-def _read(shot: _Shot, settings: Settings) -> Victim:
-    kind, most = settings.kind, settings.max_features
-    features = extract(shot.path, kind, most)
-    if shot.second is not None:
-        return Victim(shot.name, features, extract(shot.second, kind, most), shot.homography, shot.path)
-    return Victim(shot.name, features, second_view(shot.path, kind, most), _made_homography(features), shot.path)
+def _read(shot: _Shot, reading: Reading, number: int) -> Victim:
+    """The victim with that number: content and its share differ from one to the next."""
+    kind, most = reading.settings.kind, reading.settings.max_features
+    image, pasted = read_image(shot.path), None
+    second, homography = _seen_again(image), second_view_homography(image.shape[1], image.shape[0])
+    if shot.second is not None and shot.homography is not None:
+        second, homography = read_image(shot.second), shot.homography
+    if reading.contents:
+        image, mask, names = _with_content(image, reading.contents, number, shot.name)
+    features, second_features = extract(image, kind, most), extract(second, kind, most)
+    if reading.contents and features.keypoints is not None:
+        pasted = Pasted(names, image, private_rows(features.keypoints, mask))
+    again = None
+    if reading.mapped:
+        height, width = second.shape[:2]
+        again = extract(_seen_again(second), kind, most), second_view_homography(width, height)
+    return Victim(shot.name, features, second_features, homography, shot.path, pasted, again)
 
 
-def _made_homography(features: Features) -> Float64:
-    if features.image_size is None:
-        raise InputError("an image has no known size")
-    return second_view_homography(*features.image_size)
+def _with_content(image: Image, contents: Sequence[Content], number: int, name: str) -> tuple[Image, Mask, str]:
+    """The photograph with one content for each of SHARES, the mask of all, and their names with their shares.
+
+    They do not overlap; one that has no room is left out. Each photograph goes on in the list of contents where the one
+    before it stopped, and one further after each round, so that contents come in all sizes.
+    """
+    rng = generator(_SEED, name, "private content")
+    covered, names = np.zeros(image.shape[:2], np.bool_), []
+    first = number * len(SHARES) + number * len(SHARES) // len(contents)
+    for place, share in enumerate(sorted(SHARES, reverse=True)[: len(contents)]):
+        content = contents[(first + place) % len(contents)]
+        for _ in range(_TRIES):
+            across, down = rng.uniform(0, 1, 2)
+            pasted, mask = paste(image, content.picture, share, (float(across), float(down)))
+            if not (mask & covered).any():
+                image, covered = pasted, mask | covered
+                names.append(f"{content.name} {100 * share:.3g} %")
+                break
+    return image, covered, ", ".join(names)
 
 
 def _photographs(source: Source) -> Photographs:

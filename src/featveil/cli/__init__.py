@@ -25,6 +25,7 @@ COMMANDS = {
         "map:map_images",
         "Build a map from private features: hide, match, verify, map. Needs the extra colmap.",
     ),
+    "sketch": ("sketch:app", "Sketch maps: what devices must know to send only what the map knows already."),
     "localize": (
         "localize:localize",
         "Find where private queries were taken, in a map of raw or private features. Needs the extra colmap.",
@@ -33,7 +34,6 @@ COMMANDS = {
         "localize:retrieve",
         "Find the images of a map that see what gated queries see. Needs the extra colmap.",
     ),
-    "sketch": ("sketch:app", "Sketch maps: what devices must know to send only what the map knows already."),
     "attack": (
         "attack:attack",
         "Try to recover the descriptors behind private features, and say how near the guesses come.",

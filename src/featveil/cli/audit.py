@@ -20,9 +20,7 @@ Report = Callable[[int, int], None]
 
 
 def audit(
-    out: Annotated[
-        Path, typer.Option(help="Folder for report.html, table.md, frontier.png, records.jsonl and pictures/.")
-    ],
+    out: Annotated[Path, typer.Option(help="Folder for report.html, table.md, figures, records.jsonl and pictures/.")],
     what: Annotated[
         Path | None,
         typer.Argument(
@@ -30,6 +28,11 @@ def audit(
             show_default="built-in pictures",
         ),
     ] = None,
+    private: Annotated[
+        Path | None,
+        typer.Option(help="Folder of pictures that are pasted in as private content.", show_default="bundled ones"),
+    ] = None,
+    no_private: Annotated[bool, typer.Option("--no-private", help="Paste no private content in.")] = False,
     processes: Annotated[
         int | None, typer.Option(min=1, help="Processes to measure in.", show_default="one a core")
     ] = None,
@@ -42,13 +45,15 @@ def audit(
 ) -> None:
     """How well features still match, and how much attacks get back: all defenses, all attacks, on your own images.
 
-    A few photographs are attacked; the others serve the attacker, and the pools of hardened lifting. Stop it with
-    Ctrl-C at any time: the same command goes on where it stopped (from OUT/records.jsonl). An audit file chooses
-    datasets, defenses, attacks, seeds, and how many photographs and features there are.
+    A few photographs are attacked; the others serve the attacker, and the pools of hardened lifting. Content that no
+    map has, such as a portrait, is pasted into each: what leaks of it is stated apart from what leaks of the place.
+    Stop it with Ctrl-C at any time: the same command goes on where it stopped (from OUT/records.jsonl). An audit file
+    chooses datasets, defenses, attacks, seeds, and how many photographs and features there are.
 
     Example: featveil audit photos/ --out audit/
     """
     from featveil.audit import run
+    from featveil.audit.file import read_request, with_private
 
     @contextmanager
     def stage(name: str) -> Iterator[Report]:
@@ -64,7 +69,8 @@ def audit(
             stderr.print(f"Stopped. The same command goes on from {path}", markup=False, highlight=False)
             raise typer.Exit(130) from None
 
-    result = run.audit(what, out, processes=processes, pictures=pictures, inverter=inverter, stage=stage)
+    request = with_private(read_request(what), private, no_private)
+    result = run.audit(request, out, processes=processes, pictures=pictures, inverter=inverter, stage=stage)
     _show(result, out, json)
 
 
@@ -95,9 +101,13 @@ def _summary(rows: "Sequence[AuditRow]") -> "RenderableType":
     """A terminal has 80 columns: the page and --json have everything."""
     lines: list[tuple[object, ...]] = []
     several = len({row.dataset for row in rows}) > 1
+    pasted = any(row.private_best is not None for row in rows)
     for row in rows:
         shares = ("-" if share is None else f"{100 * share.mean:.0f}" for share in (row.utility_one, row.utility_both))
         best = ("-", "-") if row.best is None else (row.best.attack, f"{100 * row.best.below_near.mean:.0f}")
-        lines.append((*((row.dataset,) if several else ()), row.scheme, *shares, *best))
+        most = row.private_best.private if row.private_best else None
+        private = ("-" if most is None else f"{100 * most.near.mean:.0f}",) if pasted else ()
+        lines.append((*((row.dataset,) if several else ()), row.scheme, *shares, *best, *private))
     headings = ("scheme", "matches of raw\none side, %", "both\n%", "best attack", "gets\nback, %")
-    return table(*(("dataset",) if several else ()), *headings, rows=lines)
+    more = ("of private\ncontent, %",) if pasted else ()
+    return table(*(("dataset",) if several else ()), *headings, *more, rows=lines)

@@ -6,11 +6,13 @@ from featveil.datasets.hpatches import HPatches, ImagePair, Scene, load_hpatches
 from featveil.datasets.photo_folders import load_photos
 from featveil.datasets.phototour import PatchPairs, PatchSet, load_phototour
 from featveil.datasets.phototour_writing import write_phototour
+from featveil.datasets.private_content import Content, contents, paste, private_rows
 from featveil.datasets.rendered import RenderedScene, render_scene
 from featveil.datasets.scenes import MapScene
 from featveil.datasets.strecha import has_strecha, load_strecha
 
 __all__ = [
+    "Content",
     "HPatches",
     "ImagePair",
     "MapScene",
@@ -18,11 +20,14 @@ __all__ = [
     "PatchSet",
     "RenderedScene",
     "Scene",
+    "contents",
     "load_hpatches",
     "load_map_scenes",
     "load_photos",
     "load_phototour",
     "load_strecha",
+    "paste",
+    "private_rows",
     "render_scene",
     "write_phototour",
 ]

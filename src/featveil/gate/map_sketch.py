@@ -28,7 +28,7 @@ WORDS = 256  # centroids of each part of a descriptor: a byte
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _BLOCK = 16_384  # entries that are decoded at a time
 _LARGEST = 4.0  # of a component: descriptors have norm 1
-_ROWS = 1024  # descriptors that are compared with a block at a time
+_ROWS, _COLUMNS = 2048, 512  # pairs that are compared at a time: they should stay in the cache
 _SAMPLED = 4096  # entries that the main axes are found from
 _LONGEST_SOURCE = 256
 _MOST = {"points": 2**31, "images": 2**24}  # of a map
@@ -306,21 +306,30 @@ class Sketch:
             raise InputError(f"the sketch holds descriptors of size {self.size}, the features have {points.size}")
         return nearest_within(unit(points), self.descriptors, self.points, self._axes, check_tau(tau), k)
 
-    def nearest_elsewhere(self, points: Points, images: Integers) -> tuple[Float32, Integers]:
-        """Distance (n,) and entry (n,) nearest to each of `points`, without the entries of its own image (n,)."""
+    def nearest_elsewhere(self, points: Points, images: Integers | None = None) -> tuple[Float32, Integers]:
+        """Distance (n,) and entry (n,) nearest to each of `points`, without the entries of its own image (n,), if any.
+
+        All distances are computed: where most entries are within the distance that counts, that is the quicker way.
+        """
         values = unit(points)
+        if points.size != self.size:
+            raise InputError(f"the sketch holds descriptors of size {self.size}, the features have {points.size}")
         best, which = np.full(len(values), np.inf, np.float32), np.zeros(len(values), np.int64)
+        rows = np.concatenate([-2 * values, np.ones((len(values), 1), np.float32)], axis=1)
         for block, decoded in self.descriptors():
-            own = self.images[block]
-            norms = (decoded**2).sum(axis=1)
-            for start in range(0, len(values), _ROWS):
-                rows = slice(start, start + _ROWS)
-                squared = norms - 2 * (values[rows] @ decoded.T)
-                squared[images[rows, None] == own] = np.inf
-                place = squared.argmin(axis=1)
-                least = squared[np.arange(len(place)), place]
-                nearer = least < best[rows]
-                best[rows][nearer], which[rows][nearer] = least[nearer], place[nearer] + block.start
+            columns = np.concatenate([decoded, (decoded**2).sum(axis=1, keepdims=True)], axis=1).T
+            for start in range(0, len(decoded), _COLUMNS):
+                part, first = columns[:, start : start + _COLUMNS], block.start + start
+                for top in range(0, len(values), _ROWS):
+                    some = slice(top, top + _ROWS)
+                    squared = rows[some] @ part
+                    if images is not None:
+                        own = images[some, None] == self.images[None, first : first + _COLUMNS]
+                        squared[own[:, : squared.shape[1]]] = np.inf
+                    place = squared.argmin(axis=1)
+                    least = squared[np.arange(len(place)), place]
+                    nearer = least < best[some]
+                    best[some][nearer], which[some][nearer] = least[nearer], place[nearer] + first
         there = (values**2).sum(axis=1)
         return np.sqrt(np.maximum(best + there, 0)), which
 

@@ -101,6 +101,8 @@ def encode_sketch(sketch: Sketch) -> bytes:
 
 def decode_sketch(content: bytes) -> Sketch:
     """The sketch in the bytes of a file. Raises FormatError when they are not as specified."""
+    if len(content) > MAX_BYTES:
+        raise FormatError(f"it has more than {MAX_BYTES} bytes")
     metadata, tensors = read_tensors(content, _TYPES)
     about = _read_about(metadata)
     try:

@@ -21,6 +21,8 @@ MOST_ITERATIONS = 10_000_000
 _SAME_PLACE = 0.05  # pixels
 _BELIEVED = 2  # times as many as by chance
 _BY_CHANCE = 10_000  # iterations; the number grows slowly with more
+_GLANCE = 100  # iterations that suffice where far more agree: the number grows threefold at most beyond these
+_FAR_MORE = 8  # times as many as by chance
 _MINIMAL = 4  # three points give up to four poses, one more tells which
 
 
@@ -56,6 +58,10 @@ class Correspondences:
 
     def __len__(self) -> int:
         return len(self.keypoints)
+
+    def take(self, rows: Integers) -> "Correspondences":
+        """Those at `rows`."""
+        return Correspondences(self.keypoints[rows], self.points[rows], self.xy[rows], self.xyz[rows])
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,14 +159,17 @@ def estimate_pose(
 def estimate_beyond_chance(
     matches: Correspondences, camera: Camera, known: bool, search: PoseSearch = PoseSearch()
 ) -> Localized:
-    """Like `estimate_pose`, but without a pose if half as many would agree by chance: for candidates of words."""
+    """Like `estimate_pose`, but without a pose if half as many would agree by chance: for several candidates."""
     located = estimate_pose(matches, camera, known, search)
     if located.pose is None:
         return located
     deal = np.random.default_rng(0).permutation(len(matches))
     dealt = replace(matches, points=matches.points[deal], xyz=matches.xyz[deal])
-    quick = replace(search, iterations=min(search.iterations, _BY_CHANCE))
-    chance = estimate_pose(dealt, camera, known, quick).inliers
+    for iterations, believed in ((_GLANCE, _FAR_MORE), (_BY_CHANCE, _BELIEVED)):
+        quick = replace(search, iterations=min(search.iterations, iterations))
+        chance = estimate_pose(dealt, camera, known, quick).inliers
+        if located.inliers > believed * chance:
+            break
     if located.inliers > _BELIEVED * chance:
         return replace(located, by_chance=chance)
     reason = f"{located.inliers} of {len(matches)} matches agree, and {chance} would by chance"

@@ -39,7 +39,7 @@ from featveil.lab.bench import (
     screen_table,
     seed_option,
 )
-from featveil.lab.face_studies import (
+from featveil.lab.face_parts.face_studies import (
     DIMENSIONS,
     DIMENSIONS_HELP,
     FACE_STRATEGIES,

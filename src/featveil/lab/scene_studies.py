@@ -180,9 +180,13 @@ class SceneReleases:
         if scheme.name != self._scheme:
             self._scheme, self._sent = scheme.name, {}
         if name not in self._sent:
-            rng = generator(self.settings.seed, self.scene.name, name, scheme.name)
-            self._sent[name] = privatize(self.raw(name), self._equipped(name, scheme), apart=scheme.apart, rng=rng)
+            self._sent[name] = self.release(name, scheme, self.raw(name))
         return self._sent[name]
+
+    def release(self, name: str, scheme: Scheme, features: Features) -> PrivateFeatures:
+        """What the device that took an image sends of `features` under `scheme`; not kept."""
+        rng = generator(self.settings.seed, self.scene.name, name, scheme.name)
+        return privatize(features, self._equipped(name, scheme), apart=scheme.apart, rng=rng)
 
     def epsilons(self, scheme: Scheme, names: Sequence[str]) -> dict[str, Parameter]:
         """Epsilon of a descriptor and, on average over `names`, of an image; nothing where none is guaranteed."""

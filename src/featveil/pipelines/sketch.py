@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from featveil.core.errors import FeatveilError, InputError
 from featveil.core.files import check_folder
 from featveil.core.options import argument, option
-from featveil.pipelines.sources import FEATURES_OF_IMAGE, PRIVATE, RAW, check_kind, has_features, named_images
+from featveil.pipelines.sources import FEATURES_OF_IMAGE, PRIVATE, RAW, has_features, named_images
 
 if TYPE_CHECKING:
     from featveil.core import Features, Points
@@ -418,7 +418,7 @@ def _foreign_points(path: Path, read: _Reader) -> "Iterator[Points]":
 
 def _foreign_features(path: Path, kind: str) -> "Iterator[Features]":
     from featveil.core import Features
-    from featveil.extractors import extract
+    from featveil.extractors import EXTRACTORS, extract
     from featveil.formats.collections import open_collection
 
     if path.exists() and has_features(path):
@@ -429,7 +429,8 @@ def _foreign_features(path: Path, kind: str) -> "Iterator[Features]":
                 raise InputError(f"{path} holds private features: a calibration takes raw ones")
             yield features
         return
-    check_kind(kind)
+    if kind not in EXTRACTORS:
+        raise InputError(f"{path} has no {kind} features by itself: name a file of them (--foreign)")
     for image in named_images([path]).values():
         try:
             yield extract(image, kind, FEATURES_OF_IMAGE)

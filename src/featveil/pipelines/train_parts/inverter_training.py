@@ -150,10 +150,9 @@ def score(inverter: Inverter, release: "Release", piece: Piece, geometry: bool, 
 def reconstruct(inverter: Inverter, release: "Release", piece: Piece, geometry: bool, seed: int = 0) -> Image:
     """What the inverter paints of one release of a piece."""
     rng = generator(seed, "test", str(len(piece.features)))
-    keypoints = piece.features.keypoints
-    assert keypoints is not None
+    sent, keypoints = release.sent(piece.features, rng)
     seen = PrivateFeatures(
-        release.defense.privatize(piece.features.descriptors, rng),
+        sent,
         release.released_kind,
         release.defense.spec(),
         release.defense.guarantee(),
@@ -206,8 +205,10 @@ def _counts(parts: dict[Part, Pieces]) -> dict[str, Any]:
 
 def _tested(out: Path, release: "Release", pieces: Pieces) -> dict[str, Any]:
     """What the written file scores on photographs that no step has seen, and the floor; nothing without any."""
+    from featveil.pipelines.train_parts.inverter_samples import passing
+
     inverter = load_inverter(out)
-    tested = [pieces[place] for place in range(min(len(pieces), _MOST_TESTED))]
+    tested = [pieces[place] for place in passing(pieces, release)[:_MOST_TESTED].tolist()]
     if not tested:
         _log.warning("none of these photographs is for tests, as about one in 33 is: the card says nothing of quality")
         return {}
