@@ -16,7 +16,7 @@ from featveil.datasets.board import views
 from featveil.registry import ATTACKS
 
 if TYPE_CHECKING:
-    from rooms import RoomFiles
+    from rooms import Room, RoomFiles
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -38,6 +38,23 @@ def test_map_and_localize(files: "RoomFiles", tmp_path: Path, capsys: pytest.Cap
     placed, images = int(mapped.split()[0]), int(mapped.split()[2])
     assert placed == images == len(list(files.images.iterdir())) - 1
     assert located.startswith(f"{query} was taken at")
+
+
+def test_gate_and_localize(
+    room: "Room", files: "RoomFiles", image: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from rooms import sketch_room
+
+    fv.save_sketch(sketch_room(room), tmp_path / "room.sketch")
+    main = runpy.run_path(str(EXAMPLES / "gate_and_localize.py"))["main"]
+    name = room.names[2]
+    main(str(tmp_path / "room.sketch"), str(files.images / name), str(room.model))
+    sent, located, alike = capsys.readouterr().out.splitlines()
+    assert 100 < int(sent.split()[0]) < int(sent.split()[2])
+    assert located.startswith(f"{name} was taken at")
+    assert alike.split()[-3:][0] == name
+    main(str(tmp_path / "room.sketch"), str(image), str(room.model))
+    assert capsys.readouterr().out.startswith("nothing is sent: not a mapped place")
 
 
 class TestPlugin:

@@ -63,7 +63,10 @@ def test_page_and_release(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_the_map_of_a_room(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every scheme places all views but the query, and localizes that within 1 cm and 0.2 degrees of the truth."""
+    """Every scheme places all views but the query, and localizes that within 1 cm and 0.2 degrees of the truth.
+
+    So does a gate with a portrait in the query, of which it sends next to nothing.
+    """
     pytest.importorskip("pycolmap")
     monkeypatch.setattr("featveil.demo.room.map_room", map_room)
     result = run("demo", "--out", tmp_path / "out", "--json")
@@ -78,6 +81,14 @@ def test_the_map_of_a_room(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert rows[0]["points"] > rows[1]["points"] > rows[2]["points"] > 100
     assert [row["image_epsilon"] for row in rows] == [None, None, 8000]
     assert "needs pycolmap" not in page and "(8,000 for the image)" in page
+    gate = json.loads(result.stdout)["gate"]
+    degrees, metres = gate["gated_errors"]
+    assert degrees < 0.2 and metres < 0.01
+    room, portrait = gate["room"], gate["portrait"]
+    assert room["sent"] > 0.15 * room["features"] and room["features"] > 1000
+    assert portrait["sent"] <= 0.02 * portrait["features"] and portrait["features"] > 100
+    assert f"<small>{portrait['sent']} of {portrait['features']} features</small>" in page
+    assert gate["bytes"]["gated"] < gate["bytes"]["raw"] / 15
 
 
 def test_without_pycolmap_the_page_says_what_is_missing(run: Any, tmp_path: Path) -> None:

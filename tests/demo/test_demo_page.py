@@ -12,6 +12,7 @@ from featveil.core import Guarantee, Keypoints, PrivateFeatures, Subspaces
 from featveil.demo.astronaut import FaceCopy, FaceDemo, FaceGuess
 from featveil.demo.demo import Run
 from featveil.demo.demo_page import leak_headline, render
+from featveil.demo.gated_room import GatedRoom, PartSent
 from featveil.demo.room import MapRow, RoomMaps
 from featveil.demo.two_views import Concealed, Count, LeakRow, Row, View, WordRow, Words
 from featveil.metrics import Leakage
@@ -44,6 +45,13 @@ def run() -> Run:
     guesses = [FaceGuess("raw", {"knn": 100}), FaceGuess("hybrid+", {"knn": 11, "trained": 99})]
     faces = FaceDemo(copies, 1.17, 0.9, 750, guesses)
     return Run(*pictures, Count(100, 90), rows, 4, words, concealed, attacks, views, None, faces, private, *sizes, 12.3)
+
+
+def gated(run: Run) -> GatedRoom:
+    """What a gate sends of a room with a portrait."""
+    picture, sizes = run.query, (1_064_544, 9_360, 167_494)
+    parts = PartSent(1864, 424), PartSent(136, 3)
+    return GatedRoom(picture, (picture, picture), *parts, 0.4, (0.01, 0.0009), (0.03, 0.0014), *sizes)
 
 
 class Page(HTMLParser):
@@ -159,13 +167,13 @@ def test_hostile_names_stay_text(run: Run) -> None:
         run,
         attacks=[LeakRow(evil, evil, leakage)],
         views=[View(evil, picture, Reconstruction(0.1, 0.6, 12))],
-        map=RoomMaps([row], picture, picture, picture),
+        map=RoomMaps([row], picture, picture, picture, replace(gated(run), views=evil)),
         faces=replace(run.faces, copies=copies, guesses=[FaceGuess(evil, {"knn": 3})]),
         release=replace(run.release, defense={"name": "lifting", "database": evil}),
     )
     text = render(hostile)
     page = Page(text)
-    assert page.open == [] and "<script" not in text and text.count("&lt;script&gt;") >= 7
+    assert page.open == [] and "<script" not in text and text.count("&lt;script&gt;") >= 8
     assert f"Her face, {evil}" in page.alts
     assert "<script" not in render(replace(run, views=evil, concealed=replace(run.concealed, view=evil)))
 
@@ -175,6 +183,24 @@ def test_a_map_is_a_row_with_its_epsilon_and_the_error_of_the_query(run: Run) ->
         MapRow("raw", 9, 9, 1234, 5.3, 0.41, (0.1, 0.004), None),
         MapRow("words", 8, 9, 234, 3.3, 0.91, None, 8000.0),
     ]
-    text = " ".join(render(replace(run, map=RoomMaps(rows, run.query, run.query, run.query))).split())
+    text = " ".join(render(replace(run, map=RoomMaps(rows, run.query, run.query, run.query, gated(run)))).split())
     assert "<td>1,234</td> <td>5.3</td><td>0.41 px</td> <td>4.0 mm, 0.10°</td>" in text
     assert "(8,000 for the image)" in text and "<td>not localized</td>" in text and "needs pycolmap" not in text
+
+
+def test_what_a_gate_sends(run: Run) -> None:
+    gate = gated(run)
+    whole = replace(run, map=RoomMaps([], run.query, run.query, run.query, gate))
+    text = " ".join(render(whole).split())
+    assert "<strong>23%</strong><small>424 of 1,864 features</small>" in text
+    assert "<strong>2%</strong><small>3 of 136 features</small>" in text
+    assert "raw features: 0.9 mm, 0.01°; gated: 1.4 mm, 0.03°" in text
+    assert "nearer than 0.40" in text and "positions (167 kB)" in text
+    assert "release takes 9 kB, the raw features 1.1 MB" in text
+    assert text.index("Send only what the map knows") < text.index("The two images")
+    lost = render(replace(run, map=RoomMaps([], run.query, run.query, run.query, replace(gate, gated_errors=None))))
+    assert "gated: not localized" in lost
+    blind = replace(whole, map=RoomMaps([], run.query, run.query, run.query, replace(gate, views="no inverter")))
+    page = render(blind)
+    assert "was not painted: no inverter." in page and len(Page(page).loads) == len(Page(text).loads) - 2
+    assert "Send only what the map knows" not in render(run)

@@ -11,6 +11,7 @@ from featveil.core import Features, FeatveilError, InputError, PrivateFeatures
 from featveil.core.files import check_folder, make_folder, replacing
 from featveil.datasets.board import views
 from featveil.demo.astronaut import FaceDemo, show_faces
+from featveil.demo.gated_room import GatedRoom
 from featveil.demo.room import RoomMaps, show_room
 from featveil.demo.two_views import (
     DIMENSIONS,
@@ -164,10 +165,22 @@ def demo_facts(run: Run) -> dict[str, Any]:
         "attacks": [{"attack": row.attack, **vars(row.leakage)} for row in run.attacks],
         "views": [{"attack": attack, **score._asdict()} for attack, score in run.scored_views],
         "map": None if run.map is None else [vars(row) for row in run.map.rows],
+        "gate": None if run.map is None else _gate_facts(run.map.gate),
         "faces": {
             "verified": {copy.name: copy.private < run.faces.private_stranger for copy in run.faces.copies},
             "gender_named_right": {guess.strategy: guess.right for guess in run.faces.guesses},
         },
+    }
+
+
+def _gate_facts(gate: GatedRoom) -> dict[str, Any]:
+    return {
+        "tau": gate.tau,
+        "room": vars(gate.room),
+        "portrait": vars(gate.portrait),
+        "raw_errors": gate.raw_errors,
+        "gated_errors": gate.gated_errors,
+        "bytes": {"raw": gate.raw_bytes, "gated": gate.gated_bytes, "sketch": gate.sketch_bytes},
     }
 
 
@@ -200,5 +213,11 @@ def demo_lines(run: Run) -> list[str]:
         f"map of {row.scheme}: {row.registered} of {row.images} images, {row.points:,} points"
         for row in (run.map.rows if run.map else ())
     ]
+    if run.map is not None:
+        room, portrait = run.map.gate.room, run.map.gate.portrait
+        lines += [
+            f"gate sends            {room.sent:,} of {room.features:,} features of the room,"
+            f" {portrait.sent} of {portrait.features} of a portrait in front of it"
+        ]
     passed = sum(copy.private < run.faces.private_stranger for copy in run.faces.copies)
     return [*lines, f"face template         {passed} of {len(run.faces.copies)} copies of the photograph pass"]

@@ -31,6 +31,7 @@ def render(run: Run) -> str:
         near=f"{NEAR:g}",
         close=f"{CLOSE:g}",
         share=share_of,
+        bytes=_bytes,
         embedded=embedded,
     )
 

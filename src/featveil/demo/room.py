@@ -8,6 +8,7 @@ from pathlib import Path
 from featveil.core import Features, MissingExtraError, PrivateFeatures
 from featveil.datasets import RenderedScene, render_scene
 from featveil.defenses import Lifting, Subset, privatize
+from featveil.demo.gated_room import GatedRoom, show_gate
 from featveil.extractors import extract
 from featveil.geometry.models import SparseModel
 from featveil.geometry.sfm import Mapping3D
@@ -38,12 +39,16 @@ class MapRow:
 
 @dataclass(frozen=True, eq=False)
 class RoomMaps:
-    """One row per scheme, raw first; pictures of all models, of a view that was mapped and of the query."""
+    """One row per scheme, raw first; pictures of all models, of a view that was mapped and of the query.
+
+    `gate` is what a gate sends of the query with a portrait in it.
+    """
 
     rows: Sequence[MapRow]
     models: Picture
     first: Picture
     query: Picture
+    gate: GatedRoom
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,15 +71,23 @@ def show_room() -> RoomMaps | None:
         rooms = map_room()
     except MissingExtraError:
         return None
-    views = list(render_scene(VIEWS, SIZE).images.values())
+    scene = render_scene(VIEWS, SIZE)
+    views = list(scene.images.values())
     models = {room.scheme.partition(",")[0]: room.model for room in rooms}
-    return RoomMaps([_row(room) for room in rooms], draw_models(models), views[0], views[QUERY])
+    return RoomMaps([_row(room) for room in rooms], draw_models(models), views[0], views[QUERY], _gated(scene, rooms))
+
+
+def _gated(scene: RenderedScene, rooms: list[MappedRoom]) -> GatedRoom:
+    """The query with a portrait in it, which the raw map of the other views has never seen."""
+    raw, query = _extracted(scene), sorted(scene.images)[QUERY]
+    model = rooms[0].model
+    return show_gate(model, raw, scene.images[query], lambda sent: _localized(scene, model, raw, query, sent))
 
 
 def map_room(report: Callable[[int, int], None] = lambda done, total: None) -> list[MappedRoom]:
     """The room under each of SCHEMES, raw first. Raises MissingExtraError without pycolmap."""
     scene = render_scene(VIEWS, SIZE)
-    raw = {name: extract(image, max_features=FEATURES) for name, image in scene.images.items()}
+    raw = _extracted(scene)
     query = sorted(raw)[QUERY]
     rooms: list[MappedRoom] = []
     for scheme, defense in SCHEMES.items():
@@ -87,6 +100,10 @@ def map_room(report: Callable[[int, int], None] = lambda done, total: None) -> l
         rooms.append(MappedRoom(scheme, model, VIEWS - 1, errors, _image_epsilon(sent[query])))
         report(len(rooms), len(SCHEMES))
     return rooms
+
+
+def _extracted(scene: RenderedScene) -> dict[str, Features]:
+    return {name: extract(image, max_features=FEATURES) for name, image in scene.images.items()}
 
 
 def _row(room: MappedRoom) -> MapRow:

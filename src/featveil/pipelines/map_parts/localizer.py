@@ -10,6 +10,7 @@ from scipy.sparse import csr_array
 
 from featveil.core import Camera, Features, InputError, MapPoints, Matches, PrivateFeatures, WordSets
 from featveil.core.arrays import Integers
+from featveil.core.features import sent_by
 from featveil.formats.collections import Collection, open_collection
 from featveil.geometry.absolute_pose import (
     Correspondences,
@@ -25,6 +26,7 @@ from featveil.geometry.models import SparseModel, read_model
 from featveil.matching import Kept, MatchOptions, as_words, conceal_raw, match
 from featveil.matching.dispatch import find_codebook
 from featveil.pipelines.map_parts.map_building import AnyFeatures, Read, has_words, supported
+from featveil.pipelines.map_parts.votes import ImageVotes, check_model
 from featveil.pipelines.sources import PRIVATE, RAW
 
 _VOTED = 12  # images of the map, with most votes, that several candidates of a gated query must be of
@@ -111,6 +113,13 @@ class Localizer:
         point = descriptors.points[keypoint, place]
         return Correspondences(keypoint, point, keypoints.xy[keypoint].astype(np.float64), self.model.points[point])
 
+    def retrieve(self, query: AnyFeatures, top: int = 20) -> list[str]:
+        """The `top` images of the map, or fewer, that see most of what a gated query names; the best first.
+
+        Raises InputError for a query that names no points, or those of another map.
+        """
+        return [name for name, _ in self._votes.rank(query)[:top]]
+
     def correspondences(self, query: AnyFeatures, images: Sequence[str]) -> Correspondences:
         """Which points of the map the keypoints of `query` may show, by its matches with `images`."""
         if query.keypoints is None:
@@ -161,6 +170,10 @@ class Localizer:
         return features if self._network is None else conceal_raw(features, self._network)
 
     @cached_property
+    def _votes(self) -> ImageVotes:
+        return ImageVotes(self.model)
+
+    @cached_property
     def _source(self) -> tuple[Read, list[str]]:
         """What reads features of images of the map, and of which."""
         given = self._given
@@ -196,17 +209,9 @@ def drawn_at_random(query: AnyFeatures) -> bool:
 
     A plain gate sends several points as well, but each of them resembles its feature.
     """
-    after = query.defense.get("then") if isinstance(query, PrivateFeatures) else None
-    return has_words(query) or (names_points(query) and after == "subset")
-
-
-def check_model(points: MapPoints, model: SparseModel) -> None:
-    """Raise InputError unless the numbers of `points` are of this model."""
-    if (points.model, points.model_points) != (model.digest, len(model.points)):
-        raise InputError(
-            f"the query names points of map {points.model[:16]}, the model is {model.digest[:16]}: it is another one,"
-            " or it changed since the sketch was built; build the sketch again"
-        )
+    if not isinstance(query, PrivateFeatures) or not names_points(query):
+        return has_words(query)
+    return sent_by(query.defense) == "subset"
 
 
 def beside(model: Path) -> Path:

@@ -8,7 +8,6 @@ from scipy.sparse import csr_array
 from featveil.core import InputError, MapPoints
 from featveil.core.arrays import Float64
 from featveil.geometry.models import SparseModel
-from featveil.pipelines.map_parts.localizer import check_model
 from featveil.pipelines.map_parts.map_building import AnyFeatures
 
 
@@ -23,11 +22,11 @@ class ImageVotes:
         self.names = list(model.views)
 
     def rank(self, query: AnyFeatures) -> list[tuple[str, float]]:
-        """Images with their votes, most first, without those that have none.
+        """The images that see any of these points with their votes, most first.
 
         Each feature has one vote, which its candidates share, and which each point shares out to the images that see
-        it. What an image would get of as many points at random is taken off. Raises InputError for a query that names
-        no points, or those of another map.
+        it. What an image would get of as many points at random is taken off, so that votes may be below zero. Raises
+        InputError for a query that names no points, or those of another map.
         """
         if not isinstance(query.descriptors, MapPoints):
             raise InputError(
@@ -36,8 +35,9 @@ class ImageVotes:
         check_model(query.descriptors, self.model)
         parts = self._parts(query.descriptors)
         votes = self._seen @ ((parts - parts.mean()) / self._seers)
+        any_of_them = self._seen @ parts > 0
         order = np.argsort(-votes, kind="stable")
-        return [(self.names[number], float(votes[number])) for number in order if votes[number] > 0]
+        return [(self.names[number], float(votes[number])) for number in order if any_of_them[number]]
 
     def _parts(self, shown: MapPoints) -> Float64:
         """The share of features (p,) that each point of the map got."""
@@ -59,3 +59,12 @@ class ImageVotes:
     def _seers(self) -> Float64:
         """How many images see each point (p,), one at least."""
         return np.maximum(np.asarray(self._seen.sum(axis=0), np.float64).ravel(), 1)
+
+
+def check_model(points: MapPoints, model: SparseModel) -> None:
+    """Raise InputError unless the numbers of `points` are of this model."""
+    if (points.model, points.model_points) != (model.digest, len(model.points)):
+        raise InputError(
+            f"the query names points of map {points.model[:16]}, the model is {model.digest[:16]}: it is another one,"
+            " or it changed since the sketch was built; build the sketch again"
+        )
