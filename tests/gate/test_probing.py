@@ -78,10 +78,12 @@ def test_an_honest_sketch_is_accepted(size: int | None) -> None:
     assert without.accepted and without.passing is None and without.cluster is None
 
 
-def test_careless_planting_is_noticed() -> None:
-    audit = audit_sketch(plant(place(), Points(secret()), "none"), None, TAU)
-    assert not audit.accepted and "seen by one image" in audit.reasons[0]
-    assert audit.single == pytest.approx(200 / (200 + place().model_points), abs=1e-9)
+def test_careless_planting_of_much_is_noticed() -> None:
+    for count, noticed in ((200, False), (1500, True)):
+        audit = audit_sketch(plant(place(), Points(secret(count)), "none"), None, TAU)
+        assert audit.accepted != noticed
+        assert audit.single == pytest.approx(count / (count + place().model_points), abs=1e-9)
+        assert any("seen by one image" in reason for reason in audit.reasons) == noticed
 
 
 def test_tracks_that_were_copied_are_not() -> None:

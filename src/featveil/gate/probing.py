@@ -26,6 +26,7 @@ from featveil.gate.map_sketch import Entries, Exact, Quantised, Sketch, unit
 Disguise = Literal["none", "tracks"]
 
 _CLUSTERS = 64
+_FEWEST_PASSERS = 16
 _SAMPLED = 65_536  # entries that clusters are made of
 _QUERIES = 4000  # of a corpus that are looked up, at most
 _SEED = 1234
@@ -67,14 +68,18 @@ def plant(sketch: Sketch, descriptors: Points, disguise: Disguise = "tracks", se
 
 @dataclass(frozen=True)
 class AuditLimits:
-    """Beyond which a device refuses a sketch; each is a share."""
+    """Beyond which a device refuses a sketch; each is a share.
 
-    passing: float = option(0.1, help="of the corpus that passes.")
+    They leave room for honest maps: where several features share a position, all of them count as observations of the
+    point there, though only one was matched.
+    """
+
+    passing: float = option(0.03, help="of the corpus that passes.")
     cluster: float = option(0.25, help="of what passes of the corpus, into one of 64 parts of the sketch.")
-    single: float = option(0.02, help="of points that one image sees.")
-    lone: float = option(0.02, help="of points whose images share nothing else.")
-    unlike: float = option(0.02, help="of points whose observations disagree.")
-    repeated: float = option(0.2, help="of entries that are there several times, for different points.")
+    single: float = option(0.2, help="of points that one image sees.")
+    lone: float = option(0.03, help="of points whose images share nothing else.")
+    unlike: float = option(0.2, help="of points whose observations disagree.")
+    repeated: float = option(0.05, help="of entries that are there several times, for different points.")
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -141,7 +146,7 @@ def _reasons(audit: SketchAudit, limits: AuditLimits) -> list[str]:
     said = {
         "passing": "of foreign descriptors pass",
         "cluster": "of the foreign descriptors that pass do so into one part of the sketch",
-        "single": "of the points are seen by one image, which no triangulated point is",
+        "single": "of the points are seen by one image",
         "lone": "of the points are seen by images that share nothing else",
         "unlike": "of the points have observations that do not resemble each other",
         "repeated": "of the entries are there several times, for different points",
@@ -170,7 +175,7 @@ def _concentration(sketch: Sketch, entries: Integers) -> float | None:
 
     Foreign content that passes by accident goes everywhere; a part that faces pass into was made for faces.
     """
-    if len(entries) < _CLUSTERS:
+    if len(entries) < _FEWEST_PASSERS:
         return None
     sample = np.unique(np.linspace(0, len(sketch) - 1, min(len(sketch), _SAMPLED)).astype(np.int64))
     values = sketch.entries.decode(sample)
