@@ -23,7 +23,7 @@ from featveil.audit.view_map import map_of_views
 from featveil.core import InputError, MapPoints
 from featveil.core.records import Parameter, Record
 from featveil.databases import Database
-from featveil.defenses import Gate, Identity, privatize
+from featveil.defenses import Gate, Identity, Lifting, privatize
 from featveil.metrics import transfer_errors
 from photographs import write_photographs
 
@@ -143,8 +143,9 @@ def test_a_sample_says_of_private_features_what_all_of_them_say() -> None:
     assert full.parameters["private_near"] == full.parameters["private_raw"]
 
 
-def test_what_a_gate_holds_for_another_place_sends_nothing_and_leaks_nothing() -> None:
-    gate = Scheme("strict", Gate(tau=0.01))
+@pytest.mark.parametrize("then", [None, Lifting("random", 2)])
+def test_what_a_gate_holds_for_another_place_sends_nothing_and_leaks_nothing(then: Lifting | None) -> None:
+    gate = Scheme("strict", Gate(tau=0.01, then=then))
     records = everything(replace(audit(), schemes=(audit().schemes[0], gate)))
     row = next(row for row in summarize_audit(records) if row.scheme == "strict")
     assert row.features == 0 and row.private_sent is not None and row.private_sent.mean == 0
