@@ -18,6 +18,7 @@ from featveil.audit.page import audit_page
 from featveil.audit.request import Request, Settings, Source, grid, with_identity
 from featveil.audit.roles import prepare
 from featveil.audit.rows import AuditRow, summarize_audit
+from featveil.audit.run import run_resumable
 from featveil.audit.schemes import Scheme, Victim
 from featveil.audit.view_map import map_of_views
 from featveil.core import InputError, MapPoints
@@ -126,6 +127,19 @@ def test_of_a_gate_one_side_is_private_and_nothing_is_missing() -> None:
     assert sides == {"one"}
     assert all(row.missing == 0 for row in rows().values())
     assert rows()["gate"].utility_both is None and rows()["random-2"].utility_both is not None
+
+
+def test_the_same_audit_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    gates = replace(audit(), schemes=tuple(scheme for scheme in audit().schemes if scheme.name in ("identity", "gate")))
+    path = tmp_path / "records.jsonl"
+    first = run_resumable(gates, path)
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:-3]))
+    again = run_resumable(gates, path)
+    assert [(one.scheme, one.attack, one.value) for one in again] == [
+        (one.scheme, one.attack, one.value) for one in first
+    ]
+    assert {one.parameters["gate.tau"] for one in again if one.scheme == "gate"} == {None}  # as asked for
 
 
 def test_numbers_under_the_subset_mechanism_have_an_epsilon() -> None:
