@@ -80,7 +80,10 @@ class Release:
 
     def sample(self, piece: Piece, encoding: Encoding, rng: np.random.Generator, full: bool) -> Sample:
         """What the network reads of a release of `piece`; `full` geometry or positions only."""
-        sent, keypoints = self.sent(piece.features, rng)
+        return self.read(*self.sent(piece.features, rng), piece, encoding, full)
+
+    def read(self, sent: Descriptors, keypoints: Keypoints, piece: Piece, encoding: Encoding, full: bool) -> Sample:
+        """The same of what was sent of it before."""
         seen: Keypoints = keypoints if full else keypoints.positions_only()
         height, width = piece.image.shape[:2]
         return Sample(encoding.rows(sent, seen, self.words), cells(seen, width, height, full), piece.image)
@@ -105,6 +108,7 @@ class ReleasedSamples:
                 f" {len(validation.names())} for validation, which about one in 33 is for: give more"
             )
         self._pieces, self._release, self._seed = training, release, seed
+        self._sent: dict[int, tuple[Descriptors, Keypoints]] = {}
         self._places, checked = passing(training, release), passing(validation, release)
         if not len(self._places) or not len(checked):
             raise InputError(
@@ -127,18 +131,27 @@ class ReleasedSamples:
         """`count` random pieces, each without a random part of its keypoints."""
         rng = np.random.default_rng([self._seed, step])
         chosen = self._places[rng.integers(len(self._places), size=count)]
-        return [self._sample(int(place), turn, rng) for turn, place in enumerate(chosen, step * count)]
+        sample = self._gated if isinstance(self._release.defense, Selective) else self._sample
+        return [sample(int(place), turn, rng) for turn, place in enumerate(chosen, step * count)]
 
     def _sample(self, place: int, turn: int, rng: np.random.Generator) -> Sample:
         piece = self._pieces[place]
         kept = rng.random(len(piece.features)) >= _DROPPED * rng.random() * (rng.random() < 0.5)
         kept[0] = True
         thinned = replace(piece, features=piece.features.take(np.flatnonzero(kept)))
-        try:
-            sample = self._release.sample(thinned, self.encoding, rng, self._full(turn))
-        except NotMappedError:  # support from neighbours that were left out
-            sample = self._release.sample(piece, self.encoding, rng, self._full(turn))
-        return self._standardised(sample)
+        return self._standardised(self._release.sample(thinned, self.encoding, rng, self._full(turn)))
+
+    def _gated(self, place: int, turn: int, rng: np.random.Generator) -> Sample:
+        """Of what passes a gate, which takes long to look up and is looked up once."""
+        if place not in self._sent:
+            own = np.random.default_rng([self._seed, place])
+            self._sent[place] = self._release.sent(self._pieces[place].features, own)
+        sent, keypoints = self._sent[place]
+        kept = rng.random(len(sent)) >= _DROPPED * rng.random() * (rng.random() < 0.5)
+        kept[0] = True
+        rows = np.flatnonzero(kept)
+        piece, full = self._pieces[place], self._full(turn)
+        return self._standardised(self._release.read(sent.take(rows), keypoints.take(rows), piece, self.encoding, full))
 
     def _standardised(self, sample: Sample) -> Sample:
         return sample if self.standard is None else replace(sample, rows=self.standard.apply(sample.rows))
@@ -149,7 +162,7 @@ class ReleasedSamples:
 
 
 def passing(pieces: Pieces, release: Release) -> Integers:
-    """The places of the pieces of which enough is sent."""
+    """The places of the pieces of which enough is sent to learn from."""
     if not isinstance(release.defense, Selective):
         return np.arange(len(pieces))
     return np.array([place for place in range(len(pieces)) if release.passes(pieces[place])], np.int64)
