@@ -18,12 +18,13 @@ from featveil.audit.page import audit_page
 from featveil.audit.request import Request, Settings, Source, grid, with_identity
 from featveil.audit.roles import prepare
 from featveil.audit.rows import AuditRow, summarize_audit
+from featveil.audit.run import run_resumable
 from featveil.audit.schemes import Scheme, Victim
 from featveil.audit.view_map import map_of_views
 from featveil.core import InputError, MapPoints
 from featveil.core.records import Parameter, Record
 from featveil.databases import Database
-from featveil.defenses import Gate, Identity, privatize
+from featveil.defenses import Gate, Identity, Lifting, privatize
 from featveil.metrics import transfer_errors
 from photographs import write_photographs
 
@@ -128,6 +129,19 @@ def test_of_a_gate_one_side_is_private_and_nothing_is_missing() -> None:
     assert rows()["gate"].utility_both is None and rows()["random-2"].utility_both is not None
 
 
+def test_the_same_audit_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    gates = replace(audit(), schemes=tuple(scheme for scheme in audit().schemes if scheme.name in ("identity", "gate")))
+    path = tmp_path / "records.jsonl"
+    first = run_resumable(gates, path)
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:-3]))
+    again = run_resumable(gates, path)
+    assert [(one.scheme, one.attack, one.value) for one in again] == [
+        (one.scheme, one.attack, one.value) for one in first
+    ]
+    assert {one.parameters["gate.tau"] for one in again if one.scheme == "gate"} == {None}  # as asked for
+
+
 def test_numbers_under_the_subset_mechanism_have_an_epsilon() -> None:
     row = rows()["gate-subset-10-2"]
     assert (row.promise, row.epsilon) == ("map-known", 10.0)
@@ -143,8 +157,9 @@ def test_a_sample_says_of_private_features_what_all_of_them_say() -> None:
     assert full.parameters["private_near"] == full.parameters["private_raw"]
 
 
-def test_what_a_gate_holds_for_another_place_sends_nothing_and_leaks_nothing() -> None:
-    gate = Scheme("strict", Gate(tau=0.01))
+@pytest.mark.parametrize("then", [None, Lifting("random", 2)])
+def test_what_a_gate_holds_for_another_place_sends_nothing_and_leaks_nothing(then: Lifting | None) -> None:
+    gate = Scheme("strict", Gate(tau=0.01, then=then))
     records = everything(replace(audit(), schemes=(audit().schemes[0], gate)))
     row = next(row for row in summarize_audit(records) if row.scheme == "strict")
     assert row.features == 0 and row.private_sent is not None and row.private_sent.mean == 0

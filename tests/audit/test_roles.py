@@ -40,7 +40,14 @@ def hardened(confounders: int = 2) -> Scheme:
 
 def request(*sources: Source, **changes: Any) -> Request:
     schemes = tuple(with_identity([hardened()]))
-    return Request(**{"schemes": schemes, "sources": sources, "settings": SETTINGS, "methods": (), **changes})
+    usual: dict[str, Any] = {
+        "schemes": schemes,
+        "sources": sources,
+        "settings": SETTINGS,
+        "methods": (),
+        "private": None,
+    }
+    return Request(**usual | changes)
 
 
 @pytest.fixture

@@ -32,7 +32,8 @@ STATED = "victim defense keypoints geometry features raw_features kind max_featu
 def request(schemes: tuple[dict[str, Any], ...] = SCHEMES, methods: tuple[str, ...] = METHODS) -> Request:
     chosen = with_identity(scheme for entries in schemes for scheme in grid(entries, "sift"))
     settings = Settings(max_features=80, sample=10, seeds=(0, 1))
-    return Request(tuple(chosen), settings=settings, methods=tuple(ATTACKS[name]() for name in methods))
+    asked = tuple(ATTACKS[name]() for name in methods)
+    return Request(tuple(chosen), settings=settings, methods=asked, private=None)
 
 
 @cache

@@ -23,7 +23,7 @@ BENCHES = {
     "concealers-hardtfeat-collapsed": "concealers",
 }
 SEVERAL_RUNS = ("attacks/sift", "localization/concealers", "words")
-AUDITS = ("audit", "composition")
+AUDITS = ("audit", "audit-private", "composition")
 STORED = sorted(path.parent.relative_to(RESULTS).as_posix() for path in RESULTS.rglob("records.jsonl.gz"))
 
 

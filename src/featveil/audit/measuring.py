@@ -159,7 +159,7 @@ class Subject:
         self.audit, self.scheme, self.releases, self.devices = audit, scheme, releases, devices
         self.dataset = audit.datasets[unit.dataset]
         self.seed = audit.settings.seeds[unit.seed]
-        self.victim = self.dataset.victims[unit.victim]
+        self.victim, self.stated = self.dataset.victims[unit.victim], audit.stated(audit.schemes[unit.scheme])
         self.private = releases.release(self.victim, self.scheme, geometry=self.scheme.geometry)
         self.truth = releases.truth(self.victim, self.scheme)
         self.shows = unit.seed == unit.victim == 0
@@ -270,7 +270,7 @@ class Subject:
         )
 
     def _parameters(self) -> dict[str, Parameter]:
-        stated: dict[str, Parameter] = {"victim": self.victim.name, **self.audit.stated(self.scheme)}
+        stated: dict[str, Parameter] = {"victim": self.victim.name, **self.stated}
         stated |= {"features": len(self.private), "raw_features": len(self.victim.features)}
         if self.victim.pasted is not None:
             stated["content"] = self.victim.pasted.content

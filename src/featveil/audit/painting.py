@@ -154,7 +154,7 @@ class Painting(Measuring):
         return view(subject.private, guess, self.painter, picture_size(subject.victim.features))
 
     def _stated(self, subject: Subject) -> dict[str, Parameter]:
-        stated = {**self.audit.stated(subject.scheme), "features": len(subject.private)}
+        stated = {**subject.stated, "features": len(subject.private)}
         return stated | {"inverter": self.painter.digest[:16], "inverter_name": self.painter.name}
 
 

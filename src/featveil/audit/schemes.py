@@ -236,7 +236,7 @@ class Releases:
             try:
                 sent = privatize(features, defense, keep_geometry=True, apart=scheme.apart, rng=rng)
             except NotMappedError:
-                sent = _nothing(features, defense)
+                sent = _nothing(features, defense, rng)
             self._sent[victim.name, number] = sent
         sent = self._sent[victim.name, number]
         if geometry or sent.keypoints is None:
@@ -272,15 +272,17 @@ class Releases:
         )
 
 
-def _nothing(features: Features, defense: Defense) -> PrivateFeatures:
-    """What a gate sends of a photograph that it holds for one of another place."""
-    if not isinstance(defense, Gate) or defense.sketch is None or not isinstance(defense.then, Subset | None):
-        raise NotMappedError("nothing is sent of this photograph: lower min_share, or leave what follows the gate out")
-    sketch, none = defense.sketch, np.empty(0, np.int64)
-    points = MapPoints(np.empty((0, 1), np.int64), sketch.digest, sketch.model, sketch.model_points)
+def _nothing(features: Features, defense: Defense, rng: np.random.Generator) -> PrivateFeatures:
+    """What a gate sends of a photograph that it holds for one of another place, as a release without features."""
+    if not isinstance(defense, Gate) or defense.sketch is None:
+        raise NotMappedError("nothing is sent of this photograph")
+    sketch, none, then = defense.sketch, np.empty(0, np.int64), defense.then
+    descriptors: Descriptors = MapPoints(np.empty((0, 1), np.int64), sketch.digest, sketch.model, sketch.model_points)
+    if then is not None and not isinstance(then, Subset):
+        descriptors = then.privatize(features.descriptors.take(np.arange(1)), rng).take(none)
     keypoints = None if features.keypoints is None else features.keypoints.take(none)
     spec, guarantee = defense.spec(), defense.guarantee()
-    return PrivateFeatures(points, features.kind, spec, guarantee, keypoints, features.image_size)
+    return PrivateFeatures(descriptors, features.kind, spec, guarantee, keypoints, features.image_size)
 
 
 class Devices:
