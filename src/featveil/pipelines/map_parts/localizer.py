@@ -8,9 +8,8 @@ from pathlib import Path
 import numpy as np
 from scipy.sparse import csr_array
 
-from featveil.core import Camera, Features, InputError, MapPoints, Matches, PrivateFeatures, WordSets
+from featveil.core import Camera, Features, InputError, MapPoints, Matches, WordSets
 from featveil.core.arrays import Integers
-from featveil.core.features import sent_by
 from featveil.formats.collections import Collection, open_collection
 from featveil.geometry.absolute_pose import (
     Correspondences,
@@ -26,7 +25,7 @@ from featveil.geometry.models import SparseModel, read_model
 from featveil.matching import Kept, MatchOptions, as_words, conceal_raw, match
 from featveil.matching.dispatch import find_codebook
 from featveil.pipelines.map_parts.map_building import AnyFeatures, Read, has_words, supported
-from featveil.pipelines.map_parts.votes import ImageVotes, check_model
+from featveil.pipelines.map_parts.votes import ImageVotes, check_model, has_decoys
 from featveil.pipelines.sources import PRIVATE, RAW
 
 _VOTED = 12  # images of the map, with most votes, that several candidates of a gated query must be of
@@ -209,9 +208,7 @@ def drawn_at_random(query: AnyFeatures) -> bool:
 
     A plain gate sends several points as well, but each of them resembles its feature.
     """
-    if not isinstance(query, PrivateFeatures) or not names_points(query):
-        return has_words(query)
-    return sent_by(query.defense) == "subset"
+    return has_words(query) or has_decoys(query)
 
 
 def beside(model: Path) -> Path:

@@ -5,8 +5,9 @@ from functools import cached_property
 import numpy as np
 from scipy.sparse import csr_array
 
-from featveil.core import InputError, MapPoints
+from featveil.core import InputError, MapPoints, PrivateFeatures
 from featveil.core.arrays import Float64
+from featveil.core.features import sent_by
 from featveil.geometry.models import SparseModel
 from featveil.pipelines.map_parts.map_building import AnyFeatures
 
@@ -25,8 +26,8 @@ class ImageVotes:
         """The images that see any of these points with their votes, most first.
 
         Each feature has one vote, which its candidates share, and which each point shares out to the images that see
-        it. What an image would get of as many points at random is taken off, so that votes may be below zero. Raises
-        InputError for a query that names no points, or those of another map.
+        it. From votes of decoys is taken off what as many points at random give, so that they may be below zero.
+        Raises InputError for a query that names no points, or those of another map.
         """
         if not isinstance(query.descriptors, MapPoints):
             raise InputError(
@@ -34,7 +35,8 @@ class ImageVotes:
             )
         check_model(query.descriptors, self.model)
         parts = self._parts(query.descriptors)
-        votes = self._seen @ ((parts - parts.mean()) / self._seers)
+        by_chance = parts.mean() if has_decoys(query) else 0.0
+        votes = self._seen @ ((parts - by_chance) / self._seers)
         any_of_them = self._seen @ parts > 0
         order = np.argsort(-votes, kind="stable")
         return [(self.names[number], float(votes[number])) for number in order if any_of_them[number]]
@@ -59,6 +61,13 @@ class ImageVotes:
     def _seers(self) -> Float64:
         """How many images see each point (p,), one at least."""
         return np.maximum(np.asarray(self._seen.sum(axis=0), np.float64).ravel(), 1)
+
+
+def has_decoys(query: AnyFeatures) -> bool:
+    """Whether most of the points that a query names are drawn at random."""
+    if not isinstance(query, PrivateFeatures) or not isinstance(query.descriptors, MapPoints):
+        return False
+    return sent_by(query.defense) == "subset"
 
 
 def check_model(points: MapPoints, model: SparseModel) -> None:
