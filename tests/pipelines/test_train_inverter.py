@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch", reason="networks: pip install 'featveil[lea
 onnx = pytest.importorskip("onnx", reason="exporting: pip install 'featveil[learning]'")
 
 from featveil.core import Defense, FormatError, InputError, MissingExtraError  # noqa: E402
-from featveil.defenses import Concealer, Identity, Lifting, Subset, privatize  # noqa: E402
+from featveil.defenses import Concealer, Gate, Identity, Lifting, Subset, privatize  # noqa: E402
 from featveil.inverters import load_inverter  # noqa: E402
 from featveil.learning.encodings import Geometry, check_geometry  # noqa: E402
 from featveil.learning.inverter_networks import make_inverter  # noqa: E402
@@ -31,6 +31,7 @@ from featveil.pipelines.train_parts.photo_samples import Recipe, make_pieces  # 
 from networks import random_network  # noqa: E402
 from perceptual_weights import write_vgg16  # noqa: E402
 from photographs import write_photographs  # noqa: E402
+from sketches import builtin_sketch, other_background, sketch_of  # noqa: E402
 from small_inverters import TINY  # noqa: E402
 
 RECIPE = Recipe(crops=2, max_features=40)
@@ -98,6 +99,27 @@ def test_a_step_sees_the_same_whenever_it_is_asked_for_and_another_does_not(cach
     assert not all(np.array_equal(a.rows, b.rows) for a, b in zip(made.batch(5, 4), made.batch(6, 4), strict=True))
     other = samples(cache, lifting, seed=1).batch(5, 4)
     assert not all(np.array_equal(a.rows, b.rows) for a, b in zip(made.batch(5, 4), other, strict=True))
+
+
+def test_what_a_gate_sends_is_read_and_pieces_of_other_places_are_left_out(cache: Path) -> None:
+    pieces = Pieces(cache, "sift", "training")
+    shown = [pieces[0], *(Pieces(cache, "sift", "validation")[place] for place in range(2))]
+    sketch = sketch_of(np.concatenate([piece.features.descriptors.values for piece in shown]))
+    gate = Gate(sketch, tau=0.1, contrast=1.0, background=other_background(), candidates=2)
+    made, again = samples(cache, gate), samples(cache, gate)
+    assert (made.encoding.representation, made.encoding.count) == ("words", 2)
+    assert made.encoding.codebook == sketch.digest
+    release = Release(gate.for_kind("sift"), "sift")
+    passed = [pieces[place].image.tobytes() for place in range(len(pieces)) if release.passes(pieces[place])]
+    assert pieces[0].image.tobytes() in passed and len(passed) < len(pieces)
+    assert {sample.image.tobytes() for sample in made.batch(0, 40)} == set(passed)
+    batch = made.batch(5, 4)
+    assert max(len(sample.rows) for sample in batch) <= 40
+    again.batch(2, 3)
+    assert all(np.array_equal(a.rows, b.rows) for a, b in zip(batch, again.batch(5, 4), strict=True))
+    elsewhere = Gate(builtin_sketch(), tau=0.01, contrast=1.0, background=other_background())
+    with pytest.raises(InputError, match="photographs of the place"):
+        samples(cache, elsewhere)
 
 
 def test_releases_are_drawn_anew_and_keypoints_left_out(cache: Path) -> None:

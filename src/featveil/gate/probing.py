@@ -26,7 +26,7 @@ from featveil.gate.map_sketch import Entries, Exact, Quantised, Sketch, unit
 Disguise = Literal["none", "tracks"]
 
 _CLUSTERS = 64
-_FEWEST_PASSERS = 16
+_FEWEST_PASSERS = 64  # of fewer, where they pass says nothing
 _SAMPLED = 65_536  # entries that clusters are made of
 _QUERIES = 4000  # of a corpus that are looked up, at most
 _SEED = 1234
