@@ -11,8 +11,10 @@ import pytest
 from colmap_databases import write_database
 from featveil.core import Features, Points
 from featveil.databases import Database, builtin, save_database
+from featveil.extractors import extract
 from featveil.formats import hloc, veil
-from featveil.gate import Exact, Quantised, load_sketch
+from featveil.gate import Exact, Quantised, load_sketch, save_sketch
+from featveil.gate.probing import plant
 from featveil.gate.signing import check_signer
 from featveil.gate.tile_files import load_tiles, read_index, save_tiles
 from rooms import Room, RoomFiles
@@ -140,6 +142,30 @@ def test_more_foreign_content(ran: Any, refused: Any, mapped: Path, image: Path,
     assert shown["calibration"]["foreign"][-1] > 1.5 * without["foreign"][-1]
     for wrong in (tmp_path / "none.h5", tmp_path / "none", mapped / "images.bin"):
         refused("sketch", "build", mapped, *out, "--foreign", wrong)
+
+
+def test_every_point_of_the_map_is_sketched(ran: Any, mapped: Path, room: Room, tmp_path: Path) -> None:
+    """By as many entries as it has observations, also where keypoints of several orientations share a place."""
+    shown = ran("sketch", "build", mapped, "--out", tmp_path / "a.sketch", "--no-calibrate")
+    seen = sum(int((view.points >= 0).sum()) for view in room.map.views.values())
+    assert (shown["points"], shown["entries"]) == (len(room.map.points), seen)
+
+
+def test_an_audit_accepts_an_honest_sketch_and_not_one_with_something_in_it(
+    run: Any, ran: Any, mapped: Path, image: Path, tmp_path: Path
+) -> None:
+    place, bad = tmp_path / "place.sketch", tmp_path / "bad.sketch"
+    run("sketch", "build", mapped, "--out", place)
+    assert [one["accepted"] for one in ran("sketch", "audit", place)["sketches"]] == [True]
+    save_sketch(plant(load_sketch(place), extract(image).descriptors, "none"), bad)
+    result = run("sketch", "audit", place, bad)
+    assert result.exit_code == 1 and f"{bad}: do not use it" in result.stdout
+    assert f"{place}: nothing speaks against it" in result.stdout
+    refused = run("sketch", "audit", bad, "--single", 1, "--foreign", image, "--passing", 0.001, "--json")
+    (audit,) = json.loads(refused.stdout)["sketches"]
+    assert refused.exit_code == 1 and len(audit["reasons"]) == 1 and audit["passing"] > 0.001
+    run("sketch", "build", mapped, "--out", place, "--no-calibrate", "--overwrite")
+    assert run("sketch", "audit", place).exit_code == 2 and run("sketch", "audit", place, "--tau", 0.3).exit_code == 0
 
 
 def test_tiles(run: Any, ran: Any, mapped: Path, key: Path, tmp_path: Path) -> None:

@@ -76,7 +76,12 @@ def test_points_are_read_as_they_were() -> None:
 
 def test_only_what_older_readers_do_not_know_is_of_version_2() -> None:
     """Points of a map, and the tau of a guarantee, whatever was sent."""
-    plain = PrivateFeatures(Subspaces(np.zeros((1, 4)), np.eye(1, 4)[None]), "sift", SPEC, Guarantee("empirical"))
+    plain = PrivateFeatures(
+        Subspaces(np.zeros((1, 4), np.float32), np.eye(1, 4, dtype=np.float32)[None]),
+        "sift",
+        SPEC,
+        Guarantee("empirical"),
+    )
     behind = PrivateFeatures(plain.descriptors, "sift", SPEC, GATED)
     assert [version_of(one) for one in (GOOD, veil.encode(plain), veil.encode(behind))] == [2, 1, 2]
     again = veil.decode(veil.encode(behind))

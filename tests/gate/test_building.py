@@ -40,7 +40,7 @@ def chain(images: int = 8, points: int = 300) -> list[list[int]]:
 def built(tracks: list[list[int]], size: int | None = 16, **facts: Any) -> Sketch:
     seen = observed(tracks)
     most = 1 + max(max(points, default=0) for points in tracks)
-    stated = {"digest": MODEL, "points": most, "images": len(tracks), "kind": "sift"}
+    stated: dict[str, Any] = {"digest": MODEL, "points": most, "images": len(tracks), "kind": "sift"}
     return build_sketch(MapFacts(**(stated | facts)), lambda: seen, size)
 
 

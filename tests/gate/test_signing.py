@@ -102,9 +102,9 @@ def test_files_that_are_no_keys(sketch: Sketch, key: Path, tmp_path: Path) -> No
     for wrong in (public, tmp_path / "noise", tmp_path / "none", tmp_path):
         with pytest.raises(InputError):
             sign(sketch, wrong)
-    for wrong in (key, tmp_path / "noise", tmp_path / "none", tmp_path, "0" * 63, "0" * 65, "g" * 64):
+    for signer in (key, tmp_path / "noise", tmp_path / "none", tmp_path, "0" * 63, "0" * 65, "g" * 64):
         with pytest.raises(InputError):
-            public_key(str(wrong))
+            public_key(str(signer))
 
 
 def test_keys_of_another_kind(sketch: Sketch, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from featveil.geometry.absolute_pose import (
     correspond,
     estimate_beyond_chance,
     estimate_pose,
+    own_points,
     points_at,
 )
 from featveil.geometry.map_images import guess_camera
@@ -188,6 +189,21 @@ def test_a_keypoint_with_a_point_is_preferred_at_a_shared_place() -> None:
     xy = np.repeat(grid(3), 3, axis=0)
     points = np.array([-1, 7, -1, -1, -1, -1, 8, -1, -1])
     assert points_at(view(xy, points), grid(3), "a").tolist() == [7, -1, 8]
+
+
+def test_each_feature_in_order_shows_its_own_point() -> None:
+    """Two keypoints at one place show two points, or one of them none: their descriptors differ."""
+    xy = np.repeat(grid(3), 2, axis=0)
+    points = np.array([4, 5, -1, 6, -1, -1])
+    mine = view(xy, points)
+    assert own_points(mine, xy, "a").tolist() == points.tolist()
+    half = view((xy * 30).astype(np.float16).astype(np.float32), points)
+    assert own_points(half, xy * 30 + np.float32(0.01), "a").tolist() == points.tolist()
+    for other in (xy[::-1], xy[:4]):  # by their places alone
+        assert own_points(mine, other, "a").tolist() == points_at(mine, other, "a").tolist()
+    assert own_points(mine, xy[:0], "a").tolist() == []
+    with pytest.raises(InputError, match="not those of the model"):
+        own_points(mine, xy + 1, "a")
 
 
 def test_foreign_keypoints_are_refused() -> None:

@@ -24,7 +24,18 @@ from featveil.pipelines.fill_pool import PoolAddition, PoolRequest, add_to_pool,
 from featveil.pipelines.invert import InvertRequest, invert
 from featveil.pipelines.subset import SubsetAuditRequest, SubsetPlanRequest, audit_sampler, plan_subset
 
-LIGHT = ("adversary", "attack", "build_database", "build_patches", "face", "fill_pool", "invert", "sources", "subset")
+LIGHT = (
+    "adversary",
+    "attack",
+    "build_database",
+    "build_patches",
+    "face",
+    "fill_pool",
+    "invert",
+    "sketch",
+    "sources",
+    "subset",
+)
 TRAINING = ("train",)
 
 

@@ -9,13 +9,17 @@ from rich.text import Text
 
 from featveil.cli.console import Json, number, printable, show, staged_progress, table
 from featveil.cli.options import command
+from featveil.gate.probing import AuditLimits
 from featveil.pipelines.sketch import (
+    AuditedSketch,
     InspectRequest,
     KeyRequest,
     MergeRequest,
     SignRequest,
+    SketchAuditRequest,
     SketchRequest,
     Written,
+    audit_sketches,
     inspect_sketches,
     make_key,
     merge_files,
@@ -58,6 +62,22 @@ def info(request: InspectRequest, json: Json = False) -> None:
     """
     shown = inspect_sketches(request)
     show({"sketches": [one.facts() for one in shown]}, json, _several(shown))
+
+
+@app.command()
+@command
+def audit(request: SketchAuditRequest, limits: AuditLimits, json: Json = False) -> None:
+    """Look for what a server may have hidden in sketches, as a device can before it uses them. Ends with 1 if refused.
+
+    Foreign content that passes, and entries that do not behave like tracks of a map, speak against a sketch. A certain
+    poster in plausible tracks cannot be seen so: pin the signer too (--signer of privatize).
+
+    Example: featveil sketch audit place.sketch --foreign faces/
+    """
+    audited = audit_sketches(request, limits)
+    show({"sketches": [one.facts() for one in audited]}, json, Group(*(_audited(one, limits) for one in audited)))
+    if not all(one.audit.accepted for one in audited):
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -136,6 +156,17 @@ def _about(one: Written, before: "Calibration | None" = None) -> RenderableType:
     if calibration == before:
         return Group(*parts, _line("calibrated as the one above"))
     return Group(*parts, Text(""), _lines_of(calibration), Text(""), _line(_sent(calibration)))
+
+
+def _audited(one: AuditedSketch, limits: AuditLimits) -> RenderableType:
+    """Each share beside its limit, and the verdict."""
+    values = ((name, getattr(one.audit, name), limit) for name, limit in vars(limits).items())
+    rows: list[tuple[object, ...]] = [
+        (name, "-" if share is None else f"{share:.2%}", f"{limit:.0%}") for name, share, limit in values
+    ]
+    verdict = "nothing speaks against it" if one.audit.accepted else "do not use it"
+    lines = [f"{one.path}: {verdict}", *(f"  {reason}" for reason in one.audit.reasons)]
+    return Group(_line("\n".join(lines)), table("share", "measured", "limit", rows=rows), Text(""))
 
 
 def _signer(one: Written) -> str:

@@ -103,6 +103,18 @@ def points_at(view: View, xy: Float32, name: str) -> Integers:
     return points
 
 
+def own_points(view: View, xy: Float32, name: str) -> Integers:
+    """Which point of the map each feature of image `name` shows itself, by its positions `xy` (n, 2); -1 for none.
+
+    Keypoints of several orientations share a place and may show different points. Features in the order of the model's
+    keypoints show what these do. Others show what is seen at their place; raises like `points_at`.
+    """
+    for places in (xy, in_half_precision(xy)):
+        if len(places) == len(view.xy) and bool((np.abs(places - view.xy) <= _SAME_PLACE).all()):
+            return view.points
+    return points_at(view, xy, name)
+
+
 def _has_all(view: View, xy: Float32) -> bool:
     """Whether there is a keypoint at each of the positions."""
     return len(view.xy) > 0 and float(cKDTree(view.xy).query(xy)[0].max()) <= _SAME_PLACE

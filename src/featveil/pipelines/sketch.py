@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from featveil.databases import Database
     from featveil.formats.collections import Collection
     from featveil.gate import Sketch
+    from featveil.gate.probing import AuditLimits, SketchAudit
     from featveil.gate.sketch_building import Stream
     from featveil.gate.thresholds import Foreign
     from featveil.gate.tile_files import Tile
@@ -105,6 +106,21 @@ class SignRequest:
     overwrite: bool = option(False, help="Replace what is at --out.")
 
 
+@dataclass(frozen=True)
+class SketchAuditRequest:
+    """The sketches to audit as a device would use them, and with what."""
+
+    sketches: tuple[Path, ...] = argument(metavar="FILE...", help="Sketch files, or folders of tiles.")
+    foreign: tuple[Path, ...] = option(
+        (),
+        repeated=True,
+        help="More content that no honest sketch knows, such as faces: images or raw features.",
+        shown="what comes with featveil",
+    )
+    tau: float | None = option(None, help="Distance that the device gates with.", shown="the sketch's own")
+    background: Path | None = option(None, help="Database that every place has.", shown="the built-in one of the kind")
+
+
 @dataclass(frozen=True, eq=False)
 class Written:
     """A sketch in a file of `bytes` bytes; of one in `tiles` these are all of theirs, and `path` is their folder."""
@@ -142,6 +158,24 @@ class SketchResult(Written):
         """What it is, as plain values."""
         picture = None if self.picture is None else str(self.picture)
         return {**super().facts(), "images_without_features": list(self.missing), "picture": picture}
+
+
+@dataclass(frozen=True, eq=False)
+class AuditedSketch:
+    """A sketch at `path` with its digest, and what its audit says of it."""
+
+    path: Path
+    digest: str
+    audit: "SketchAudit"
+
+    def facts(self) -> dict[str, Any]:
+        """The same as plain values."""
+        return {
+            "path": str(self.path),
+            "digest": self.digest,
+            "accepted": self.audit.accepted,
+            **asdict(self.audit),
+        }
 
 
 @dataclass(frozen=True)
@@ -232,6 +266,31 @@ def merge_files(request: MergeRequest) -> Written:
     return _saved(_signed(merged, request.key), request.out)
 
 
+def audit_sketches(request: SketchAuditRequest, limits: "AuditLimits | None" = None) -> list[AuditedSketch]:
+    """What a device can notice of sketches before it uses them, within `limits` or not.
+
+    Raises InputError for a sketch without tau where the request states none.
+    """
+    from featveil.databases import load_database
+    from featveil.defenses import Gate
+    from featveil.gate.probing import AuditLimits, audit_sketch
+    from featveil.pipelines.map_parts.observed import foreign_to
+
+    background = None if request.background is None else load_database(request.background)
+    audited = []
+    for path, sketch in _load(request.sketches):
+        gate = Gate(sketch, request.tau, background=background).for_kind(sketch.kind)
+        assert gate.tau is not None  # `for_kind` has the sketch's own
+        more = _more_foreign(request.foreign, _Wanted(sketch.kind, sketch.size))
+        corpus = foreign_to(sketch.kind, more, gate.background).corpus
+        if corpus is None:
+            logger.warning(f"featveil has no foreign {sketch.kind} descriptors to audit with: give some (--foreign)")
+        known = gate.contrast, gate.background
+        audit = audit_sketch(sketch, corpus, gate.tau, *known, AuditLimits() if limits is None else limits)
+        audited.append(AuditedSketch(path, sketch.digest, audit))
+    return audited
+
+
 def make_key(request: KeyRequest) -> KeyPair:
     """Make a pair of keys; raises InputError when there is one already."""
     from featveil.gate.signing import create_key, public_key
@@ -258,6 +317,14 @@ def sign_file(request: SignRequest) -> list[Written]:
     return [_saved(_signed(load_sketch(there), request.key), out)]
 
 
+@dataclass(frozen=True)
+class _Wanted:
+    """Kind and size of the descriptors that are wanted."""
+
+    kind: str
+    size: int
+
+
 class _Reader:
     """Reads raw features of images, all of one kind."""
 
@@ -265,6 +332,7 @@ class _Reader:
         self._stored = stored
         features = self._raw(first)
         self.kind, self.size = features.kind, features.descriptors.size
+        self.wanted = _Wanted(self.kind, self.size)
 
     def __call__(self, name: str) -> "Features":
         features = self._raw(name)
@@ -385,9 +453,7 @@ def _foreign(request: SketchRequest, read: _Reader) -> "Foreign | None":
             f"the background holds {background.kind} descriptors of size {background.size}, the features are"
             f" {read.kind} of size {read.size}"
         )
-    more = [points for path in request.foreign for points in _foreign_points(path, read)]
-    if request.foreign and not more:
-        raise InputError(f"there are no features at {request.foreign[0]}")
+    more = _more_foreign(request.foreign, read.wanted)
     foreign = foreign_to(read.kind, more, background)
     _check_usable(foreign.background, read)
     if foreign.corpus is None:
@@ -395,6 +461,13 @@ def _foreign(request: SketchRequest, read: _Reader) -> "Foreign | None":
     if foreign.background is None:
         logger.warning(f"there is no built-in background of {read.kind}: with one less passes (--background)")
     return foreign
+
+
+def _more_foreign(paths: tuple[Path, ...], wanted: _Wanted) -> "list[Points]":
+    more = [points for path in paths for points in _foreign_points(path, wanted)]
+    if paths and not more:
+        raise InputError(f"there are no features at {paths[0]}")
+    return more
 
 
 def _check_usable(background: "Database | None", read: _Reader) -> None:
@@ -405,14 +478,14 @@ def _check_usable(background: "Database | None", read: _Reader) -> None:
         )
 
 
-def _foreign_points(path: Path, read: _Reader) -> "Iterator[Points]":
+def _foreign_points(path: Path, wanted: _Wanted) -> "Iterator[Points]":
     """Descriptors of each of the images, or of the features, at `path`."""
     import numpy as np
 
-    for features in _foreign_features(path, read.kind):
+    for features in _foreign_features(path, wanted.kind):
         points = features.descriptors
-        if (features.kind, points.size) != (read.kind, read.size):
-            raise InputError(f"{path} holds {features.kind} descriptors of size {points.size}, not {read.kind}")
+        if (features.kind, points.size) != (wanted.kind, wanted.size):
+            raise InputError(f"{path} holds {features.kind} descriptors of size {points.size}, not {wanted.kind}")
         if len(points):
             some = min(len(points), _FOREIGN_OF_IMAGE)
             yield points.take(np.linspace(0, len(points) - 1, some).astype(np.int64))

@@ -12,7 +12,7 @@ from featveil.gate.background import foreign_descriptors, usual_background
 from featveil.gate.map_sketch import unit
 from featveil.gate.sketch_building import MapFacts, Observations
 from featveil.gate.thresholds import Foreign
-from featveil.geometry.absolute_pose import points_at
+from featveil.geometry.absolute_pose import own_points
 from featveil.geometry.models import SparseModel
 
 Read = Callable[[str], Features | PrivateFeatures]
@@ -33,7 +33,7 @@ def observations(
             raise InputError("a sketch is made of raw features, and these are private: name the raw ones (--features)")
         if features.keypoints is None:
             raise InputError(f"the features of image {name!r} have no keypoints: nothing says which points they show")
-        points = points_at(model.views[name], features.keypoints.xy, name)
+        points = own_points(model.views[name], features.keypoints.xy, name)
         rows = np.flatnonzero(points >= 0)
         yield Observations(numbers[name], points[rows], features.descriptors.take(rows))
     report(len(names), len(names))
