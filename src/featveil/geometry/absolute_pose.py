@@ -104,15 +104,17 @@ def points_at(view: View, xy: Float32, name: str) -> Integers:
 
 
 def own_points(view: View, xy: Float32, name: str) -> Integers:
-    """Which point of the map each feature of image `name` shows itself, by its positions `xy` (n, 2); -1 for none.
+    """Which point of the map each feature of image `name` shows, by its positions `xy` (n, 2); -1 for none.
 
     Keypoints of several orientations share a place and may show different points. Features in the order of the model's
-    keypoints show what these do. Others show what is seen at their place; raises like `points_at`.
+    keypoints show what these do, or else what another one at their place does: a patch shows a point at any
+    orientation. Features in another order show what is seen at their place. Raises like `points_at`.
     """
+    there = points_at(view, xy, name)
     for places in (xy, in_half_precision(xy)):
         if len(places) == len(view.xy) and bool((np.abs(places - view.xy) <= _SAME_PLACE).all()):
-            return view.points
-    return points_at(view, xy, name)
+            return np.where(view.points >= 0, view.points, there)
+    return there
 
 
 def _has_all(view: View, xy: Float32) -> bool:
