@@ -23,7 +23,7 @@ from featveil.gate.sketch_files import encode_sketch
 from featveil.gate.thresholds import calibrate
 from featveil.geometry.models import SparseModel
 from featveil.pipelines.map_parts.observed import facts_of, foreign_to, observations
-from featveil.pipelines.painters import at_size, paint, picture_size, raw_painter, without_geometry
+from featveil.pipelines.painters import at_size, paint, picture_size, raw_painter
 from featveil.pipelines.painters import view as paint_guess
 from featveil.plotting.pictures import Picture
 
@@ -131,10 +131,13 @@ def show_gate(model: SparseModel, features: Mapping[str, Features], picture: Pic
 
 
 def _views(raw: Features, private: PrivateFeatures, sketch: Sketch) -> tuple[Picture, Picture] | str:
-    """What the built-in inverter paints of raw features, and of a gated release with the map's own descriptors."""
+    """What the built-in inverter paints of raw features, and of a gated release with the map's own descriptors.
+
+    Raw features have the scale and orientation that extractors give them; a release has positions alone.
+    """
     try:
         painter, size = raw_painter(raw.kind), picture_size(raw)
-        seen = paint(at_size(without_geometry(raw), size), painter)
+        seen = paint(at_size(raw, size), painter)
         guess = attack(private, Read(), Knowledge(sketch=sketch))
         return seen, paint_guess(private, guess, painter, size)
     except FeatveilError as error:

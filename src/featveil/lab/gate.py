@@ -83,6 +83,8 @@ class Options:
 
     def __post_init__(self) -> None:
         refuse_none(self, "sketches")
+        if any(not 0 < share < 1 for share in self.shares):
+            raise InputError("shares of the picture (--shares) are above 0 and below 1")
 
 
 def gate(options: Options, progress: Progress) -> Study[Query | Elsewhere]:
@@ -145,9 +147,10 @@ def baselines(options: Options) -> list[Baseline]:
     hidden = [*lifted(options.kind, options.dimensions), *(hardened() if options.pool else [])]
     subspaces = [Method(scheme, "raw", "point-to-subspace", (_MAPPED,)) for scheme in hidden]
     words = subsets(builtin(options.kind), options.epsilons, [2]) if options.epsilons else []
+    fewer = [Baseline(raw, _FEWER, _MAPPED, f"-{_FEWER}-images")] if options.retrieved > _FEWER else []
     return [
         Baseline(raw, options.retrieved, _MAPPED),
-        Baseline(raw, min(_FEWER, options.retrieved), _MAPPED, f"-{_FEWER}-images"),
+        *fewer,
         *(Baseline(method, options.retrieved, _MAPPED) for method in subspaces),
         *(
             Baseline(Method(scheme, "raw", SUPPORTED, (options.iterations,)), options.retrieved, options.iterations)

@@ -32,7 +32,9 @@ class InvertRequest:
     features: Path = argument(help="A .veil file, raw or private, an .h5 file or an image.")
     out: Path | None = option(None, help="The picture, a .png file.", shown="none")
     inverter: Path | None = option(None, help="Inverter, an .onnx file.", shown="the built-in one, for raw SIFT")
-    attack: str | None = option(None, help="Recover the descriptors first: NAME, see featveil attack --list.")
+    attack: str | None = option(
+        None, help="Recover the descriptors first: NAME, see featveil attack --list.", shown="none; of gated ones read"
+    )
     original: Path | None = option(None, help="Image to compare with.", shown="FEATURES, if it is an image")
     side_by_side: bool = option(False, help="The original at the left of the picture.")
     positions_only: bool = option(False, help="Of keypoints read positions alone, as of most private files.")
@@ -86,8 +88,9 @@ class InvertResult:
 def invert(request: InvertRequest, known: AdversaryFiles = NO_FILES) -> InvertResult:
     """Paint features, write the picture where one is named, and compare it with the original where there is one.
 
-    Private features are recovered first by the attack that is named, with what is `known`. Raises InputError for a
-    request that cannot be carried out, and where the inverter does not fit.
+    Private features are recovered first by the attack that is named, with what is `known`; points of a map by `read`,
+    unless an inverter of their own is named. Raises InputError for a request that cannot be carried out, and where the
+    inverter does not fit.
     """
     from featveil.core import PrivateFeatures
     from featveil.pipelines.painters import at_size, load_painter, paint, without_geometry, words_of
@@ -96,6 +99,7 @@ def invert(request: InvertRequest, known: AdversaryFiles = NO_FILES) -> InvertRe
     method = None if request.attack is None else _one_attack(request.attack, request.settings)
     seen = _read(request)
     seen = without_geometry(seen) if request.positions_only else seen
+    method = _usual_attack(seen, request) if method is None else method
     painter, original = load_painter(request.inverter, base_kind(seen.kind)), _original(seen, request)
     adversary, answered = Adversary(known), None
     words, readable = None, seen
@@ -149,6 +153,16 @@ def _one_attack(given: str, settings: tuple[str, ...]) -> "Attack":
     if "truth" in method.needs:
         raise InputError(f"{given} knows the truth, which no file has: see featveil bench inversion")
     return method
+
+
+def _usual_attack(seen: "Features | PrivateFeatures", request: InvertRequest) -> "Attack | None":
+    """The built-in inverter reads raw descriptors: for points of a map it gets the map's own."""
+    from featveil.core import MapPoints
+    from featveil.registry import make_attacks
+
+    if request.inverter is None and isinstance(seen.descriptors, MapPoints):
+        return make_attacks(["read"])[0]
+    return None
 
 
 def _read(request: InvertRequest) -> "Features | PrivateFeatures":

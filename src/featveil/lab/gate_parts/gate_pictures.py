@@ -11,7 +11,7 @@ from featveil.defenses import privatize
 from featveil.extractors.images import Image
 from featveil.lab.gate_parts.gate_subjects import Pasted, Place
 from featveil.lab.gate_parts.gate_variants import Variant
-from featveil.pipelines.painters import at_size, paint, picture_size, raw_painter, recovered, resized, without_geometry
+from featveil.pipelines.painters import at_size, paint, picture_size, raw_painter, recovered, resized
 from featveil.plotting.figures import blank_figure, write_figure
 
 _SHARE = 0.2  # of the picture
@@ -36,11 +36,11 @@ def portrait(place: Place, query: str, variant: Variant, contents: Sequence[Cont
         return f"{path.name} was not drawn: {error}"
     guess = attack(release, Read(), Knowledge(sketch=sketch))
     painter, size = raw_painter(raw.kind), picture_size(raw)
-    seen = [paint(at_size(one, size), painter) for one in (without_geometry(raw), recovered(release, guess))]
+    seen = [paint(at_size(one, size), painter) for one in (raw, recovered(release, guess))]
     captions = (
         "the query",
-        f"raw features: all {len(raw):,} are sent",
-        f"through the gate: {len(release):,} are sent, of what the map knows",
+        f"seen of raw features: {len(raw):,}, with scale and orientation",
+        f"seen through the gate: {len(release):,} positions, points of the map",
     )
     try:
         draw_panels([resized(image, size), *seen], captions, path)

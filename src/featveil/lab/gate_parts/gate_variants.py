@@ -13,6 +13,7 @@ from featveil.defenses import Gate, Subset
 from featveil.defenses.gate import CANDIDATES
 from featveil.defenses.support import SUPPORTS
 from featveil.gate import Sketch
+from featveil.gate.map_sketch import check_tau
 from featveil.gate.sketch_building import BYTES, Observations, build_sketch
 from featveil.gate.thresholds import Foreign, calibrate
 from featveil.lab.localization_parts.localization_maps import MapsWithout
@@ -81,9 +82,9 @@ def make_variants(
 ) -> list[Variant]:
     """The usual gate of the first of `sizes`, then gates that differ from it in one thing.
 
-    Raises InputError for sizes that are neither numbers of bytes nor `exact`, and for unknown supports.
+    Raises InputError for sizes that are neither numbers of bytes nor `exact`, impossible taus and unknown supports.
     """
-    supports = list(supports)
+    taus, supports = [check_tau(tau) for tau in taus], list(supports)
     if unknown := [support for support in supports if support not in SUPPORTS]:
         raise InputError(f"unknown support {unknown[0]!r:.40}: use one of {', '.join(SUPPORTS)}")
     first, *others = [Variant(_bytes_of(size)) for size in dict.fromkeys(sizes)]
