@@ -35,7 +35,6 @@ import faiss
 import numpy as np
 
 from featveil.core import Features, Points, PrivateFeatures
-from featveil.core.arrays import Float32
 from featveil.databases import builtin
 from featveil.datasets import load_map_scenes
 from featveil.defenses import Gate, privatize
@@ -184,7 +183,7 @@ def large_map(images: int) -> Iterator[Observations]:
     for image in range(images):
         rng = np.random.default_rng(image)
         points = np.arange(POINTS) + image * (POINTS // SEEN)
-        values: Float32 = entries[points % len(entries)] + NOISE * rng.standard_normal((POINTS, entries.shape[1]))
+        values = entries[points % len(entries)] + NOISE * rng.standard_normal((POINTS, entries.shape[1]))
         yield Observations(image, points, Points(np.abs(values).astype(np.float32)))
 
 

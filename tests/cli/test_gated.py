@@ -56,6 +56,19 @@ def lines(run: Any, *arguments: object) -> dict[str, str]:
     return dict(line.split(maxsplit=1) for line in result.stdout.splitlines()[1:])
 
 
+class TestInvert:
+    def test_is_painted_from_the_map_s_own_descriptors(
+        self, run: Any, ran: Any, photo: Path, sketch: Path, gate: list[object], tmp_path: Path
+    ) -> None:
+        ran("privatize", photo, *gate)
+        shown = ran("invert", tmp_path / "q.veil", "--sketch", sketch, "--out", tmp_path / "seen.png")
+        assert shown["attack"] == "read" and shown["answered"] == 1 and shown["geometry"] == "positions"
+        assert (tmp_path / "seen.png").stat().st_size > 0
+        refused = run("invert", tmp_path / "q.veil", "--out", tmp_path / "other.png")
+        assert refused.exit_code == 2 and "--sketch" in refused.stderr
+        assert not (tmp_path / "other.png").exists()
+
+
 class TestPrivatize:
     def test_what_is_said_and_sent(self, run: Any, ran: Any, photo: Path, gate: list[object], tmp_path: Path) -> None:
         shown_lines = lines(run, photo, *gate)

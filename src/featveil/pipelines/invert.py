@@ -161,7 +161,8 @@ def _usual_attack(seen: "Features | PrivateFeatures", request: InvertRequest) ->
     from featveil.registry import make_attacks
 
     if request.inverter is None and isinstance(seen.descriptors, MapPoints):
-        return make_attacks(["read"])[0]
+        method: Attack = make_attacks(["read"])[0]
+        return method
     return None
 
 
