@@ -5,6 +5,7 @@ import struct
 import tracemalloc
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import safetensors.numpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from damaged_tensors import Change, header_changed, joined
 from featveil.core import FormatError, InputError
 from featveil.formats.network_files import load_network, save_network
 
@@ -41,23 +43,8 @@ def saved(path: Path) -> bytes:
     return path.read_bytes()
 
 
-def parts(content: bytes) -> tuple[dict[str, Any], bytes]:
-    length = int.from_bytes(content[:8], "little")
-    return json.loads(content[8 : 8 + length]), content[8 + length :]
-
-
-def joined(header: Any, body: bytes) -> bytes:
-    text = header if isinstance(header, bytes) else json.dumps(header).encode()
-    return struct.pack("<Q", len(text)) + text + body
-
-
-def changed(change: Callable[[dict[str, Any]], object]) -> Callable[[bytes], bytes]:
-    def damaged(content: bytes) -> bytes:
-        header, body = parts(content)
-        change(header)
-        return joined(header, body)
-
-    return damaged
+def changed(change: Change) -> Callable[[bytes], bytes]:
+    return partial(header_changed, change)
 
 
 def with_texts(**texts: Any) -> Callable[[bytes], bytes]:

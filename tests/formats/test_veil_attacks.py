@@ -4,14 +4,13 @@ import copy
 import json
 import struct
 import tracemalloc
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from damaged_tensors import Change, header_changed, joined, metadata_changed, parts
 from featveil.core import (
     Features,
     FormatError,
@@ -44,28 +43,12 @@ def valid_raw() -> bytes:
 PRIVATE, RAW = valid_private(), valid_raw()
 
 
-def parts(content: bytes) -> tuple[dict[str, Any], bytes]:
-    length = int.from_bytes(content[:8], "little")
-    return json.loads(content[8 : 8 + length]), content[8 + length :]
+def with_header(change: Change, content: bytes = PRIVATE) -> bytes:
+    return header_changed(change, content)
 
 
-def joined(header: Any, body: bytes) -> bytes:
-    text = header if isinstance(header, bytes) else json.dumps(header).encode()
-    return struct.pack("<Q", len(text)) + text + body
-
-
-def with_header(change: Callable[[dict[str, Any]], object], content: bytes = PRIVATE) -> bytes:
-    header, body = parts(content)
-    change(header)
-    return joined(header, body)
-
-
-def with_about(change: Callable[[dict[str, Any]], object], content: bytes = PRIVATE) -> bytes:
-    header, body = parts(content)
-    about = json.loads(header["__metadata__"]["featveil"])
-    change(about)
-    header["__metadata__"]["featveil"] = json.dumps(about)
-    return joined(header, body)
+def with_about(change: Change, content: bytes = PRIVATE) -> bytes:
+    return metadata_changed(change, content, "featveil")
 
 
 def with_value(name: str, value: float, content: bytes = PRIVATE) -> bytes:

@@ -1,9 +1,7 @@
 """Sketch files: what is written is read; damaged or hostile ones end in a FormatError, without a large allocation."""
 
-import json
 import struct
 import tracemalloc
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from damaged_tensors import Change, header_changed, joined, metadata_changed, parts
 from featveil.core import FormatError, InputError
 from featveil.gate import Calibration, Exact, Quantised, Signature, Sketch, load_sketch, save_sketch, sketch_files
 from featveil.gate.sketch_files import decode_sketch, encode_sketch
@@ -37,28 +36,12 @@ def small(quantised: bool = True) -> Sketch:
 QUANTISED, EXACT = (encode_sketch(small(quantised)) for quantised in (True, False))
 
 
-def parts(content: bytes) -> tuple[dict[str, Any], bytes]:
-    length = int.from_bytes(content[:8], "little")
-    return json.loads(content[8 : 8 + length]), content[8 + length :]
+def with_header(change: Change, content: bytes = QUANTISED) -> bytes:
+    return header_changed(change, content)
 
 
-def joined(header: Any, body: bytes) -> bytes:
-    text = header if isinstance(header, bytes) else json.dumps(header).encode()
-    return struct.pack("<Q", len(text)) + text + body
-
-
-def with_header(change: Callable[[dict[str, Any]], object], content: bytes = QUANTISED) -> bytes:
-    header, body = parts(content)
-    change(header)
-    return joined(header, body)
-
-
-def with_about(change: Callable[[dict[str, Any]], object], content: bytes = QUANTISED) -> bytes:
-    header, body = parts(content)
-    about = json.loads(header["__metadata__"]["featveil.sketch"])
-    change(about)
-    header["__metadata__"]["featveil.sketch"] = json.dumps(about)
-    return joined(header, body)
+def with_about(change: Change, content: bytes = QUANTISED) -> bytes:
+    return metadata_changed(change, content, "featveil.sketch")
 
 
 def with_calibration(**fields: object) -> bytes:

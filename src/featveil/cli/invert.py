@@ -16,7 +16,8 @@ def invert(request: InvertRequest, known: AdversaryFiles, json: Json = False) ->
     Raw SIFT needs nothing else; raw files also tell scale and orientation of keypoints, which the picture gains from.
     To compare one with what is seen of a private file, use --positions-only. For private features give an inverter that
     was trained on such (featveil train inverter --defense ...), or an attack that recovers the descriptors first. Gated
-    ones are painted from the map's own descriptors (--sketch). With an original it says how near the picture is, and how near a grey one would be.
+    ones are painted from the map's own descriptors (--sketch). With an original it says how near the picture is, and
+    how near a grey one would be.
 
     Example: featveil invert query.veil --attack database --out seen.png --original photo.jpg
     """
