@@ -25,13 +25,14 @@ format: .venv/.dev  ## rewrite the sources in the project's format
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
 
-bench: .venv/.dev  ## measure speed, as ratios in one run; five minutes
+bench: .venv/.dev  ## measure speed, as ratios in one run; seven minutes
 	$(BIN)/python benchmarks/kernels.py
 	$(BIN)/python benchmarks/assignment.py
 	$(BIN)/python benchmarks/attacks.py --features 4000
 	$(BIN)/python benchmarks/lattice.py
 	$(BIN)/python benchmarks/pairs.py
 	$(BIN)/python benchmarks/faces.py
+	$(BIN)/python benchmarks/gate.py
 
 clean:  ## remove everything that make created
 	rm -rf .venv featveil-demo .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -21,6 +21,7 @@ from featveil.attacks import DatabaseAttack, Knowledge, attack
 from featveil.cli import app
 from featveil.datasets.board import views
 from networks import write_network
+from sketches import sketch_of
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted(
@@ -67,6 +68,7 @@ def workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     book = fv.Database.from_array(fv.builtin("sift").points()[:500], "sift", 1, rng=np.random.default_rng(0))
     fv.save_database(book, tmp_path / "book.safetensors")
     fv.save(fv.privatize(fv.extract("query.jpg", max_features=50), fv.Subset(8, 2, book)), "query.veil")
+    fv.save_sketch(sketch_of(fv.extract("query.jpg").descriptors.values), "place.sketch")
     fv.Pool.create("device.pool", "sift", [fv.builtin("sift").points()[:8000]])
     staff, others = population(3), population(60, 1, seed=1)
     np.savez("staff.npz", embedding=staff.values, names=np.array(staff.names))
