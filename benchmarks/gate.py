@@ -6,7 +6,7 @@ Rows, each with the most that its ratio should be:
 
 - gating 2,000 features of a photograph that was not mapped against 60,000 entries of 16 bytes, the whole gate and its
   look-up alone, over faiss's exact flat search of the same features among the same descriptors as they are;
-- bytes of a sketch for each observation of a map of real tracks;
+- bytes of a sketch for each observation of a map of real tracks, and for each of its entries, which are somewhat more;
 - bytes of a gated release over those of the raw features, positions with both, at 4 and at 1 byte a component;
 - processor time to find the pose of a gated query, over that of the raw query matched with the 8 images nearest;
 - minutes and memory to build the sketch of a map of 1,000 images with 2,000 points each, in a process of its own.
@@ -112,6 +112,10 @@ class Mapped:
         """What the images of the map saw of its points."""
         return observations(self.model, self.releases.raw, sorted(self.model.views))
 
+    def observed(self) -> int:
+        """How many keypoints of the model show a point."""
+        return sum(int((view.points >= 0).sum()) for view in self.model.views.values())
+
     def sketch(self) -> Sketch:
         """Of the map, calibrated."""
         sketch = build_sketch(facts_of(self.model, "sift"), self.observations)
@@ -147,8 +151,9 @@ def gating(mapped: Mapped, sketch: Sketch, entries: int, repeat: int) -> Iterato
 
 def sizes(mapped: Mapped, sketch: Sketch, release: PrivateFeatures) -> Iterator[Row]:
     """Of the sketch for each observation, and of a release beside raw features."""
-    whole = len(encode_sketch(sketch))
-    yield Row("sketch for each observation", whole / len(sketch), 22, "bytes", f"{whole} bytes, {len(sketch)} entries")
+    whole, seen = len(encode_sketch(sketch)), mapped.observed()
+    yield Row("sketch for each observation", whole / seen, 22, "bytes", f"{whole} bytes, {seen} observations")
+    yield Row("sketch for each entry", whole / len(sketch), 22, "bytes", f"{len(sketch)} entries")
     keypoints = mapped.features.keypoints
     assert keypoints is not None
     positions = replace(mapped.features, keypoints=keypoints.positions_only())

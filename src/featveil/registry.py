@@ -301,9 +301,12 @@ def _by_field(name: str, given: Mapping[str, Any], digest: str | None) -> dict[s
     follows = next((one for one in takes.values() if DEFENSES.nests(one)), None)
     after = None if follows is None else given.get(follows.flags[0])
     if others and after is None:
+        stray = next(iter(others))
+        owners = [each for each in DEFENSES if stray in (one.flags[0] for one in _parameters(each).values())]
         listed = f"it takes {', '.join(one.flags[-1] for one in takes.values())}" if takes else "it takes no option"
         advice = listed if follows is None else f"name the defense it is for with {follows.flags[0]}"
-        raise InputError(f"{next(iter(others))} does not belong to {name}: {advice}")
+        meant = f", or use --defense {owners[0]}" if len(owners) == 1 else ""
+        raise InputError(f"{stray} does not belong to {name}: {advice}{meant}")
     for one in takes.values():
         if one.option.needed and one.flags[0] not in given:
             raise InputError(f"{name} needs {one.flags[0]}, {one.option.needed}")
@@ -317,7 +320,8 @@ def _by_field(name: str, given: Mapping[str, Any], digest: str | None) -> dict[s
         if after == NONE and "identity" in known:
             after = "identity"
         if after not in known:
-            raise InputError(f"after a {name} come {', '.join(known)}, got {follows.flags[0]} {after!r:.80}")
+            listed = ", ".join(NONE if each == "identity" else each for each in known)
+            raise InputError(f"after a {name} come {listed}, got {follows.flags[0]} {after!r:.80}")
         values[follows.name] = {"name": after, **_by_field(after, others, None if pinned else digest)}
     elif digest is not None and not pinned:
         raise InputError("--database-digest needs --database or --sketch: the built-in one is verified by itself")

@@ -12,6 +12,7 @@ import pytest
 
 import featveil as fv
 from colmap_databases import tables, write_database
+from featveil.attacks import Knowledge
 from featveil.formats import hloc
 from featveil.geometry.sfm import triangulate
 from featveil.metrics import pose_errors
@@ -66,6 +67,10 @@ class TestInvert:
         assert (tmp_path / "seen.png").stat().st_size > 0
         refused = run("invert", tmp_path / "q.veil", "--out", tmp_path / "other.png")
         assert refused.exit_code == 2 and "--sketch" in refused.stderr
+        private, known = fv.load(tmp_path / "q.veil"), fv.load_sketch(sketch)
+        assert fv.invert(private, knowledge=Knowledge(sketch=known)).ndim == 3
+        with pytest.raises(fv.InputError, match="sketch"):
+            fv.invert(private)
         assert not (tmp_path / "other.png").exists()
 
 
@@ -106,6 +111,10 @@ class TestPrivatize:
         private = fv.load(tmp_path / "q.veil")
         assert isinstance(private.descriptors, fv.Subspaces)
         assert "as far as known attacks tell" in shown["guarantee"]
+        pool = tmp_path / "device.pool"
+        fv.Pool.create(pool, "sift", [fv.builtin("sift").points()[:8000]])
+        hidden = lines(run, photo, *gate, "--then", "hardened", "--pool", pool, "--overwrite")["guarantee"]
+        assert hidden.startswith("map-known") and "as far as known attacks tell" in hidden
         result = run("privatize", photo, *gate, "--then", "none", "--overwrite")
         assert "the descriptors of the others are sent as they are" in result.stdout
         assert "the read attack takes the descriptors" in result.stderr
@@ -178,6 +187,12 @@ class TestPrivatize:
         assert "the sketch is not signed" in refused("privatize", photo, *gate, "--signer", "ab" * 32)
         write_database(tmp_path / "c.db", {"a.png": tables(30)})  # RootSIFT, unless something else is said
         assert "the features are rootsift" in refused("privatize", tmp_path / "c.db", *gate[:-2])
+
+    def test_makes_no_map(self, refused: Any, files: RoomFiles, sketch: Path, tmp_path: Path) -> None:
+        """Before anything is extracted."""
+        for then in ((), ("--then", "subset", "--epsilon", 8)):
+            said = refused("map", files.images, "--out", tmp_path / "m", "--defense", "gate", "--sketch", sketch, *then)
+            assert "no descriptors to make another one of" in said and not (tmp_path / "m").exists()
 
     def test_a_pinned_sketch(
         self, run: Any, refused: Any, room: Room, photo: Path, gate: list[object], sketch: Path

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -145,10 +146,44 @@ def test_more_foreign_content(ran: Any, refused: Any, mapped: Path, image: Path,
 
 
 def test_every_point_of_the_map_is_sketched(ran: Any, mapped: Path, room: Room, tmp_path: Path) -> None:
-    """By as many entries as it has observations, also where keypoints of several orientations share a place."""
+    """By every keypoint that has a point, and every one without at the place of one that has."""
     shown = ran("sketch", "build", mapped, "--out", tmp_path / "a.sketch", "--no-calibrate")
-    seen = sum(int((view.points >= 0).sum()) for view in room.map.views.values())
-    assert (shown["points"], shown["entries"]) == (len(room.map.points), seen)
+    views = room.map.views.values()
+    places = [{tuple(xy) for xy in view.xy[view.points >= 0].tolist()} for view in views]
+    entries = sum(tuple(xy) in known for view, known in zip(views, places, strict=True) for xy in view.xy.tolist())
+    assert (shown["points"], shown["entries"]) == (len(room.map.points), entries)
+    assert entries > sum(int((view.points >= 0).sum()) for view in views)
+
+
+def test_a_changed_byte_is_noticed_by_every_command(
+    run: Any, refused: Any, mapped: Path, image: Path, key: Path, tmp_path: Path
+) -> None:
+    """With or without a pinned key; of a sketch whose digest was made to fit, `audit` checks the signature."""
+    place, damaged = tmp_path / "place.sketch", tmp_path / "damaged.sketch"
+    run("sketch", "build", mapped, "--out", place, "--key", key)
+    content = bytearray(place.read_bytes())
+    content[len(content) // 2] ^= 1  # of a descriptor
+    damaged.write_bytes(content)
+    for command in (("info", damaged), ("audit", damaged), ("merge", damaged, "--out", tmp_path / "m.sketch")):
+        assert "digest" in refused("sketch", *command)
+    gate = ("--defense", "gate", "--sketch", damaged, "--out", tmp_path / "q.veil")
+    assert "digest" in refused("privatize", image, *gate)
+    other = load_sketch(place)
+    save_sketch(replace(other, source="another place"), damaged)
+    assert "signature" in refused("sketch", "audit", damaged)
+    assert "not signed" in refused("sketch", "audit", _unsigned(place, damaged), "--signer", f"{key}.pub")
+
+
+def _unsigned(path: Path, target: Path) -> Path:
+    save_sketch(replace(load_sketch(path), signature=None), target)
+    return target
+
+
+def test_a_sketch_that_its_own_audit_refuses_is_a_warning(run: Any, mapped: Path, tmp_path: Path) -> None:
+    own = mapped / "features.h5"
+    result = run("sketch", "build", mapped, "--out", tmp_path / "a.sketch", "--foreign", own)
+    assert result.exit_code == 0 and "sketch audit refuses more than 3%" in " ".join(result.stderr.split())
+    assert run("sketch", "audit", tmp_path / "a.sketch", "--foreign", own).exit_code == 1
 
 
 def test_an_audit_accepts_an_honest_sketch_and_not_one_with_something_in_it(

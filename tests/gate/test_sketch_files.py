@@ -52,6 +52,11 @@ def with_model(**fields: object) -> bytes:
     return with_about(lambda about: about["model"].update(fields))
 
 
+def fitted(content: bytes) -> Sketch:
+    """As it is read where somebody made the digest fit."""
+    return sketch_files._decoded(content)[0]
+
+
 def with_text(old: str, new: str) -> bytes:
     """Of the metadata as they are written, where JSON would not write them."""
     header, body = parts(QUANTISED)
@@ -202,7 +207,7 @@ def test_attack_is_refused(content: bytes) -> None:
     tracemalloc.start()
     try:
         with pytest.raises(FormatError) as caught:
-            decode_sketch(content)
+            fitted(content)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -214,7 +219,7 @@ def test_attack_is_refused(content: bytes) -> None:
 def test_the_numbers_that_a_card_states_take_no_memory() -> None:
     tracemalloc.start()
     try:
-        sketch = decode_sketch(small_sketch_of_many_points())
+        sketch = fitted(small_sketch_of_many_points())
         assert sketch.model_points == 10**9 and len(sketch) == N and sketch.digest and sketch.known.max() < 300
         assert tracemalloc.get_traced_memory()[1] < 2**21
     finally:
@@ -226,7 +231,7 @@ def outcome(content: bytes) -> str:
     tracemalloc.start()
     try:
         try:
-            sketch = decode_sketch(content)
+            sketch = fitted(content)
         except FormatError:
             return "refused"
         # What was read is whole: it can be used, and written again.
@@ -263,12 +268,22 @@ def test_thousands_of_damaged_files() -> None:
 
 
 def test_changed_content_has_another_digest(tmp_path: Path) -> None:
-    """Whatever still can be read is not taken for the sketch that was pinned."""
+    """It is refused; where somebody makes the digest fit, it is not taken for the sketch that was pinned."""
     sketch, path = small(), tmp_path / "a.sketch"
-    path.write_bytes(with_value("entries.codes", bytes([int(sketch.entries.codes[0, 0]) ^ 1])))  # type: ignore[union-attr]
+    changed = with_value("entries.codes", bytes([int(sketch.entries.codes[0, 0]) ^ 1]))  # type: ignore[union-attr]
+    path.write_bytes(changed)
+    with pytest.raises(FormatError, match="digest"):
+        load_sketch(path)
+    path.write_bytes(with_about(lambda about: about.update(digest=fitted(changed).digest), changed))
     assert load_sketch(path).digest != sketch.digest
     with pytest.raises(InputError, match="expected"):
         load_sketch(path, sketch.digest)
+
+
+@pytest.mark.parametrize("stated", [None, 1, [], "", "0" * 64])
+def test_another_digest(stated: object) -> None:
+    with pytest.raises(FormatError, match="digest"):
+        decode_sketch(with_about(lambda about: about.update(digest=stated)))
 
 
 JSON = st.recursive(
@@ -276,7 +291,7 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=6,
 )
-FIELDS = ("version", "kind", "size", "model", "source", "calibration", "signature")
+FIELDS = ("version", "digest", "kind", "size", "model", "source", "calibration", "signature")
 
 
 @settings(max_examples=300, deadline=None)

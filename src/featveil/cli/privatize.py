@@ -100,12 +100,12 @@ def _defense(summary: ReleaseSummary) -> str:
 
 def _guarantee(summary: ReleaseSummary, apart: bool) -> str:
     guarantee, confounders = summary.guarantee, summary.defense.get("confounders")
-    if isinstance(confounders, int):
+    gated = guarantee.kind == "map-known"
+    if isinstance(confounders, int) and not gated:
         if not apart:
             return "empirical, nothing is proved: overlapping features tell which of their descriptors is true"
         among = f"at best no attack is right more often than 1 in {confounders + 1}"
         return f"empirical, nothing is proved: {among}, as far as the pool resembles the photograph"
-    gated = guarantee.kind == "map-known"
     if gated and guarantee.epsilon is None:
         return f"{_map_known(summary)}; {_AFTER_GATE[str(summary.defense.get('then'))]}"
     if guarantee.epsilon is None or summary.image_epsilon is None or summary.total_epsilon is None:

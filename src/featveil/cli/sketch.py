@@ -166,7 +166,7 @@ def _audited(one: AuditedSketch, limits: AuditLimits) -> RenderableType:
     ]
     verdict = "nothing speaks against it" if one.audit.accepted else "do not use it"
     lines = [f"{one.path}: {verdict}", *(f"  {reason}" for reason in one.audit.reasons)]
-    return Group(_line("\n".join(lines)), table("share", "measured", "limit", rows=rows), Text(""))
+    return Group(_line("\n".join(lines)), table("share", "measured", "at most", rows=rows), Text(""))
 
 
 def _signer(one: Written) -> str:
@@ -210,7 +210,7 @@ def _sent(known: "Calibration") -> str:
         f"{known.at(known.passes, known.tau):.0%} of what the map knows",
     )
     if known.contrast is not None and known.background is not None:
-        near += f" and nearer to it than {known.contrast:g} times as far as to background {known.background[:16]}"
+        near += f", and nearer to it than {known.contrast:g} times its distance to background {known.background[:16]}"
     if known.foreign is not None:
         passing += f" and {known.at(known.foreign, known.tau):.2%} of foreign content"
     return (

@@ -38,7 +38,7 @@ from featveil.gate.lookup import Passed
 from featveil.gate.map_sketch import check_contrast, check_tau, unit
 from featveil.gate.signing import check_signer
 
-MIN_SHARE, MIN_FEATURES = 0.1, 12
+MIN_SHARE, MIN_FEATURES = 0.05, 12
 CANDIDATES = 3  # what is one point of the place is often several of a map
 _MOST_CANDIDATES = 8
 _LARGEST_OWN_TAU = 0.8  # that a sketch may ask for
@@ -208,10 +208,9 @@ class Gate:
             raise NotMappedError("the photograph has no features: nothing is sent")
         if passed >= self.min_features and passed >= self.min_share * total:
             return
-        limit = f"{self.min_features} and {100 * self.min_share:g} %"
         raise NotMappedError(
-            f"not a mapped place: {passed} of {total} features ({100 * passed / total:.1f} %) resemble the map, at"
-            f" least {limit} must; nothing is sent"
+            f"not a mapped place: {passed} of {total} features ({100 * passed / total:.1f} %) resemble the map; needed:"
+            f" {self.min_features} (--min-features) and {100 * self.min_share:g} % (--min-share); nothing is sent"
         )
 
     def _tau(self) -> float:

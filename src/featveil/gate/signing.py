@@ -117,7 +117,10 @@ def _read_key(path: Path, load: Any) -> Any:
     except OSError as error:
         raise InputError(f"cannot read the key {path}: {error.strerror or error}") from error
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-        raise InputError(f"{path} holds no usable key: featveil sketch key makes one") from error
+        raise InputError(
+            f"{path} holds no usable key here: sign with the private one, pin the public one (.pub); featveil sketch"
+            " key makes both"
+        ) from error
 
 
 def _cryptography() -> tuple[Any, Any]:

@@ -36,7 +36,7 @@ _LARGEST_VERSION = 2**31  # of any featveil to come
 _TYPES = ("U8", "U16", "I32", "F16")
 _QUANTISED, _EXACT = {"entries.codes", "quantiser.centroids"}, {"entries.values"}
 _TRACKS = {"points.steps", "points.counts", "entries.images"}
-_FIELDS = {"version", "kind", "size", "model", "source", "calibration", "signature"}
+_FIELDS = {"version", "digest", "kind", "size", "model", "source", "calibration", "signature"}
 _WHOLE: tuple[type[np.generic], ...] = (np.uint8, np.uint16, np.int32)
 
 Tensors = dict[str, NDArray[Any]]
@@ -80,6 +80,7 @@ def encode_sketch(sketch: Sketch) -> bytes:
     signature = sketch.signature
     about = {
         "version": VERSION,
+        "digest": sketch.digest,
         **sketch.card(),
         "signature": None if signature is None else {"key": signature.key, "value": signature.value},
     }
@@ -101,6 +102,14 @@ def encode_sketch(sketch: Sketch) -> bytes:
 
 def decode_sketch(content: bytes) -> Sketch:
     """The sketch in the bytes of a file. Raises FormatError when they are not as specified."""
+    sketch, stated = _decoded(content)
+    if sketch.digest != stated:
+        raise FormatError("its content is not what its digest says: it was damaged or altered")
+    return sketch
+
+
+def _decoded(content: bytes) -> tuple[Sketch, object]:
+    """The sketch, and the digest that the file states: a hostile one fits."""
     if len(content) > MAX_BYTES:
         raise FormatError(f"it has more than {MAX_BYTES} bytes")
     metadata, tensors = read_tensors(content, _TYPES)
@@ -119,7 +128,7 @@ def decode_sketch(content: bytes) -> Sketch:
                 source=about["source"],
                 calibration=_read_calibration(about["calibration"]),
                 signature=_read_signature(about["signature"]),
-            )
+            ), about["digest"]
     except InputError as error:
         raise FormatError(str(error)) from error
 

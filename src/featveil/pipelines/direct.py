@@ -7,7 +7,7 @@ import numpy as np
 
 from featveil.attacks import Attack, Guess, Knowledge
 from featveil.attacks import attack as run
-from featveil.core import Features, InputError, PrivateFeatures
+from featveil.core import Features, InputError, MapPoints, PrivateFeatures
 from featveil.pipelines.adversary import NO_FILES, Adversary
 from featveil.pipelines.scoring import Outcome, run_attack
 from featveil.registry import make_attacks
@@ -74,12 +74,15 @@ def invert(
 
     `inverter` is a file of `featveil train inverter`; without one the built-in inverter of raw SIFT is used. With a
     `guess` it paints what an attack made of private features. `knowledge` holds the sketch or the codebook that an
-    inverter of map points or word sets reads them with; a built-in codebook is known anyway. Raises InputError when the
-    inverter was trained on other descriptors, and says how to get one.
+    inverter of map points or word sets reads them with; a built-in codebook is known anyway. Without inverter and guess
+    points of a map are painted from the map's own descriptors. Raises InputError when the inverter was trained on other
+    descriptors, and says how to get one.
     """
     from featveil.pipelines.painters import load_painter, paint, recovered, words_of
 
     seen: Features | PrivateFeatures = features
+    if guess is None and inverter is None and isinstance(features, PrivateFeatures):
+        guess = _own_descriptors(features, knowledge)
     if guess is not None:
         if not isinstance(features, PrivateFeatures):
             raise InputError("a guess is of private features: leave it out for raw ones")
@@ -89,3 +92,15 @@ def invert(
     if isinstance(seen, PrivateFeatures):
         words = words_of(seen, public_knowledge(seen) if knowledge is None else knowledge)
     return paint(seen, painter, words)
+
+
+def _own_descriptors(private: PrivateFeatures, knowledge: Knowledge | None) -> Guess | None:
+    """The map's own descriptors for points of a map; None for others."""
+    if not isinstance(private.descriptors, MapPoints):
+        return None
+    if knowledge is None or knowledge.sketch is None:
+        raise InputError(
+            "points of a map are painted from its sketch: give knowledge=Knowledge(sketch=load_sketch(...)), or an"
+            " inverter that was trained on such"
+        )
+    return attack(private, "read", knowledge)

@@ -187,6 +187,7 @@ class _Preparation:
 
         request = self.request
         defense: Defense = make_defense(request.defense or "lifting", self.options, request.database_digest)
+        _check_descriptors(defense)
         sources = find_sources([request.images], request.kind, request.max_features)
         releases = Releases(defense, Released(apart=request.apart), None)
         _begin(request)
@@ -223,6 +224,17 @@ class _Preparation:
     def _check_any(work: Work[Any]) -> None:
         if not work.written and not work.skipped:
             raise InputError(f"none of the {work.total} images could be used: see the lines above")
+
+
+def _check_descriptors(defense: "Defense") -> None:
+    """Raise InputError for a defense that names points of another map."""
+    from featveil.defenses import Gate, Subset
+
+    if isinstance(defense, Gate) and (defense.then is None or isinstance(defense.then, Subset)):
+        raise InputError(
+            "a gate sends numbers of points of a map that is there already, and no descriptors to make another one of:"
+            " localize such queries in that map, or choose another defense"
+        )
 
 
 def _begin(request: MapRequest) -> None:

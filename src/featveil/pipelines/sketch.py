@@ -117,6 +117,7 @@ class SketchAuditRequest:
         help="More content that no honest sketch knows, such as faces: images or raw features.",
         shown="what comes with featveil",
     )
+    signer: str | None = option(None, help="Public key, or its file, that they must be signed with.")
     tau: float | None = option(None, help="Distance that the device gates with.", shown="the sketch's own")
     background: Path | None = option(None, help="Database that every place has.", shown="the built-in one of the kind")
 
@@ -233,18 +234,7 @@ def inspect_sketches(request: InspectRequest) -> list[Written]:
 
     Raises InputError or FormatError, with the name of the file, for the first that is not as it should be.
     """
-    from featveil.gate.signing import public_key
-
-    if request.signer is not None:
-        public_key(request.signer)
-    shown = []
-    for path, sketch in _load(request.sketches):
-        try:
-            _check_signature(sketch, request.signer)
-        except InputError as error:
-            raise InputError(f"{path}: {error}") from error
-        shown.append(Written(path, sketch, path.stat().st_size))
-    return shown
+    return [Written(path, sketch, path.stat().st_size) for path, sketch in _verified(request.sketches, request.signer)]
 
 
 def merge_files(request: MergeRequest) -> Written:
@@ -263,13 +253,15 @@ def merge_files(request: MergeRequest) -> Written:
             "these sketches were calibrated differently, so the whole is not calibrated: devices must state a tau, or"
             " build it from the map again"
         )
+    if request.key is None and any(part.signature is not None for part in parts):
+        logger.warning("the signatures were of the parts: sign the whole anew (--key, or featveil sketch sign)")
     return _saved(_signed(merged, request.key), request.out)
 
 
 def audit_sketches(request: SketchAuditRequest, limits: "AuditLimits | None" = None) -> list[AuditedSketch]:
     """What a device can notice of sketches before it uses them, within `limits` or not.
 
-    Raises InputError for a sketch without tau where the request states none.
+    Raises InputError for a wrong signature, and for a sketch without tau where the request states none.
     """
     from featveil.databases import load_database
     from featveil.defenses import Gate
@@ -278,7 +270,7 @@ def audit_sketches(request: SketchAuditRequest, limits: "AuditLimits | None" = N
 
     background = None if request.background is None else load_database(request.background)
     audited = []
-    for path, sketch in _load(request.sketches):
+    for path, sketch in _verified(request.sketches, request.signer):
         gate = Gate(sketch, request.tau, background=background).for_kind(sketch.kind)
         assert gate.tau is not None  # `for_kind` has the sketch's own
         more = _more_foreign(request.foreign, _Wanted(sketch.kind, sketch.size))
@@ -516,6 +508,7 @@ def _foreign_features(path: Path, kind: str) -> "Iterator[Features]":
 
 
 def _calibrated(sketch: "Sketch", stream: "Stream", foreign: "Foreign", target: float) -> "Sketch":
+    from featveil.gate.probing import AuditLimits
     from featveil.gate.thresholds import calibrate
 
     calibration = calibrate(sketch, stream(), foreign, target)
@@ -523,6 +516,12 @@ def _calibrated(sketch: "Sketch", stream: "Stream", foreign: "Foreign", target: 
     if passing < target - _SHORT:
         logger.warning(
             f"only {passing:.0%} of true correspondences pass, not {target:.0%}: the map's images differ much"
+        )
+    most = AuditLimits().passing
+    if calibration.foreign is not None and (stray := calibration.at(calibration.foreign, calibration.tau)) > most:
+        logger.warning(
+            f"{stray:.1%} of foreign content passes, and featveil sketch audit refuses more than {most:.0%}: use more"
+            " bytes (--bytes) or a smaller share (--pass-rate)"
         )
     return replace(sketch, calibration=calibration)
 
@@ -569,11 +568,17 @@ def _load(paths: tuple[Path, ...]) -> "Iterator[tuple[Path, Sketch]]":
             yield path, load_sketch(path)
 
 
-def _check_signature(sketch: "Sketch", signer: str | None) -> None:
-    """Raise InputError unless the sketch is signed by `signer`, or, without one, by whom it says."""
-    from featveil.gate.signing import check_signer
+def _verified(paths: tuple[Path, ...], signer: str | None) -> "Iterator[tuple[Path, Sketch]]":
+    """Sketches that are signed by `signer` or, without one, by whom they say; raises InputError for others."""
+    from featveil.gate.signing import check_signer, public_key
 
     if signer is not None:
-        check_signer(sketch, signer)
-    elif sketch.signature is not None:
-        check_signer(sketch, sketch.signature.key)
+        public_key(signer)
+    for path, sketch in _load(paths):
+        key = signer if signer is not None or sketch.signature is None else sketch.signature.key
+        try:
+            if key is not None:
+                check_signer(sketch, key)
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from error
+        yield path, sketch
