@@ -237,6 +237,13 @@ class TestLocalize:
         turned, moved = pose_errors(read_poses(out)["q"], room.map.poses[QUERY])
         assert turned < 0.5 and moved < 0.2
 
+    def test_pairs_that_are_not_used_are_a_warning(self, run: Any, room: Room, gated: Path, tmp_path: Path) -> None:
+        pairs = tmp_path / "pairs.txt"
+        pairs.write_text("q view00.png\n")
+        out = ("--out", tmp_path / "poses.txt")
+        assert "not used" in run("localize", gated, "--model", room.model, "--pairs", pairs, *out).stderr
+        assert run("localize", gated, "--model", room.model, "--out", tmp_path / "other.txt").stderr == ""
+
     def test_no_pairs_for_a_large_map(
         self, ran: Any, room: Room, gated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -115,6 +115,8 @@ def localize_files(request: LocalizeRequest, report: Report = silent) -> Localiz
         images = None if gated or tried is None else tried[query.name]
         located[query.name] = query.locate(features, localizer, cameras, images)
         report(len(located), len(queries))
+    if tried is None and (request.pairs is not None or request.features is not None):
+        logger.warning("gated queries name points of the map: pairs and features of its images were not used")
     _write(out, counts, located)
     return LocalizeResult(out, counts, located)
 
