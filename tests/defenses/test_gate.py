@@ -25,7 +25,7 @@ from featveil.core import (
 )
 from featveil.core.arrays import Float32
 from featveil.databases import builtin
-from featveil.defenses import Gate, Hardened, Identity, Lifting, Subset, privatize
+from featveil.defenses import Gate, Hardened, Identity, Lifting, Subset, lying_apart, privatize
 from featveil.defenses.subset import subset_coin
 from featveil.defenses.support import SUPPORTS
 from featveil.formats.veil import decode, encode
@@ -85,6 +85,21 @@ def test_features_beyond_tau_leave_no_trace(support: str, seed: int) -> None:
         order = rng.permutation(len(values))
         releases.append(privatize(photograph(values[order], xy[order]), gate(support=support)))
     assert encode(releases[0]) == encode(releases[1])
+
+
+def test_features_beyond_tau_do_not_push_others_away() -> None:
+    """Of features that lie apart too: strong ones on top of others, that do not pass, would win against them."""
+    rng = np.random.default_rng(0)
+    inside, outside = known(rng, 60), foreign(rng, 60)
+    values, xy = np.concatenate([inside, outside]), positions(rng, 60)
+    xy = np.concatenate([xy, xy[: len(outside)] + 1])
+    scale, response = np.ones(len(values), np.float32), np.ones(len(values), np.float32)
+    scale[60:], response[60:] = 3, 2
+    keypoints = Keypoints(xy, scale, np.zeros_like(scale), response)
+    raw = Features(Points(values), "sift", keypoints, (640, 480))
+    one, other = (privatize(raw.take(np.arange(n)), gate(), apart=True) for n in (60, len(values)))
+    assert encode(one) == encode(other)
+    assert len(lying_apart(raw.take(np.arange(60)))) < 60 and 0 < len(one) < len(privatize(raw, gate()))
 
 
 def test_the_check_of_the_claim_can_fail() -> None:

@@ -1,5 +1,6 @@
 """Behaviour that methods provide, without a common base class."""
 
+from collections.abc import Callable
 from typing import Protocol, Self, runtime_checkable
 
 from featveil.core.arrays import Float32, Integers
@@ -38,14 +39,25 @@ class ChangesKind(Protocol):
         ...
 
 
+Thinning = Callable[[Integers], Integers]  # rows -> places (k,) in them, rising: those to keep
+
+
 @runtime_checkable
 class Selective(Protocol):
     """A defense that sends some of the features only: which ones it is to choose, it also sees their positions."""
 
     def release(
-        self, points: Points, xy: Float32 | None, rng: Randomness, labels: Integers | None = None
+        self,
+        points: Points,
+        xy: Float32 | None,
+        rng: Randomness,
+        labels: Integers | None = None,
+        thin: Thinning | None = None,
     ) -> tuple[Integers, Descriptors]:
-        """The rows of `points` (n, d) that are sent, rising, and the private descriptors of these."""
+        """The rows of `points` (n, d) that are sent, rising, and the private descriptors of these.
+
+        `thin` takes some of the rows away that it would send. It sees no others, so that these change nothing.
+        """
         ...
 
 

@@ -23,7 +23,7 @@ from featveil.defenses.lifting import Lifting
 from featveil.defenses.lint import Weakness, lint, refuse, summarize_weaknesses
 from featveil.defenses.metric import Metric
 from featveil.defenses.naive import Naive
-from featveil.defenses.selection import lying_apart
+from featveil.defenses.selection import lying_apart, rows_apart
 from featveil.defenses.subset import Subset
 from featveil.formats.network_files import load_network, save_network
 from featveil.registry import DEFENSES
@@ -67,7 +67,7 @@ def privatize(
     """What may be sent of `features`: descriptors hidden by `defense`, and keypoint positions.
 
     Scale, orientation and response are left out unless `keep_geometry`: they help to redraw the picture. `apart` keeps
-    only features that do not overlap (`lying_apart`), which are few. Features with keypoints come in the order of their
+    only features that do not overlap (`lying_apart`), which are few; of a gate's only those that pass count. Features with keypoints come in the order of their
     positions, row by row, because detectors sort them by response; a gate sends some of them only.
     Randomness is the operating system's; pass a seeded `rng` for studies only. With an `account` nothing is returned
     unless it was charged. `strict` refuses what `lint` knows to be broken, and any other `rng` than SecureRandomness.
@@ -84,7 +84,7 @@ def privatize(
         refuse(lint(features.kind, defense, keep_geometry=keep_geometry, apart=not overlapping, seeded=seeded))
     ready = defense.for_kind(features.kind)
     rng = rng or SecureRandomness()
-    if apart:
+    if apart and not isinstance(ready, Selective):
         features = lying_apart(features)
     if features.keypoints is not None:
         xy = features.keypoints.xy
@@ -95,7 +95,9 @@ def privatize(
         keypoints = keypoints.positions_only()
     if isinstance(ready, Selective):
         places = None if features.keypoints is None else features.keypoints.xy
-        rows, descriptors = ready.release(features.descriptors, places, rng, features.labels)
+        raw = features
+        thin = (lambda rows: np.sort(rows_apart(raw.take(rows)))) if apart else None
+        rows, descriptors = ready.release(features.descriptors, places, rng, features.labels, thin)
         keypoints = None if keypoints is None else keypoints.take(rows)
     else:
         descriptors = ready.privatize(features.descriptors, rng, features.labels)

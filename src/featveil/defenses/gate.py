@@ -26,6 +26,7 @@ from featveil.core import (
 )
 from featveil.core.arrays import Float32, Integers
 from featveil.core.options import option
+from featveil.core.protocols import Thinning
 from featveil.databases import Database
 from featveil.defenses.hardened import Hardened
 from featveil.defenses.identity import Identity
@@ -156,13 +157,20 @@ class Gate:
         return descriptors
 
     def release(
-        self, points: Points, xy: Float32 | None, rng: Randomness, labels: Integers | None = None
+        self,
+        points: Points,
+        xy: Float32 | None,
+        rng: Randomness,
+        labels: Integers | None = None,
+        thin: Thinning | None = None,
     ) -> tuple[Integers, Descriptors]:
-        """The rows that pass, and what is sent of them. Raises NotMappedError where too few do."""
+        """The rows that pass and that `thin` keeps, and what is sent of them. Raises NotMappedError where few pass."""
         sketch = self._own_sketch()
         passed = self._contrasting(sketch.look_up(points, self._tau(), self.candidates), points)
         passed = supported(passed, sketch, xy, self.support)
         self._check_mapped(len(passed), len(points))
+        if thin is not None:
+            passed = passed.take(thin(passed.rows))
         return passed.rows, self._sent(points, passed, rng, labels)
 
     def _sent(self, points: Points, passed: Passed, rng: Randomness, labels: Integers | None) -> Descriptors:

@@ -8,6 +8,7 @@ without any overlap, as confounders do not repeat: attack discriminator. No defe
 import numpy as np
 
 from featveil.core import Features, InputError
+from featveil.core.arrays import Integers
 
 # Scales. A SIFT window reaches 6 scales from its keypoint and fades towards its edge; from here on attackers gain next
 # to nothing from neighbours, even if they know scales and orientations (benchmarks/reach.py).
@@ -22,9 +23,14 @@ def lying_apart(features: Features, reach: float = REACH, unlike: float = UNLIKE
     descriptor is at least `unlike` of its norm away from theirs. Without keypoints all stay. Raises InputError for
     keypoints without scale and response.
     """
+    return features if features.keypoints is None else features.take(rows_apart(features, reach, unlike))
+
+
+def rows_apart(features: Features, reach: float = REACH, unlike: float = UNLIKE) -> Integers:
+    """The rows that `lying_apart` keeps, in its order."""
     keypoints = features.keypoints
     if keypoints is None:
-        return features
+        return np.arange(len(features))
     if keypoints.scale is None or keypoints.response is None:
         raise InputError("which keypoints overlap is seen from their scales and responses: these have none")
     xy, radius = keypoints.xy.astype(np.float64), reach * keypoints.scale.astype(np.float64)
@@ -36,4 +42,4 @@ def lying_apart(features: Features, reach: float = REACH, unlike: float = UNLIKE
         away = np.linalg.norm(values[kept] - values[row], axis=1)
         if (away >= unlike * np.linalg.norm(values[row])).all():
             kept = np.append(kept, row)
-    return features.take(kept)
+    return kept
