@@ -67,8 +67,9 @@ def privatize(
     """What may be sent of `features`: descriptors hidden by `defense`, and keypoint positions.
 
     Scale, orientation and response are left out unless `keep_geometry`: they help to redraw the picture. `apart` keeps
-    only features that do not overlap (`lying_apart`), which are few; of a gate's only those that pass count. Features with keypoints come in the order of their
-    positions, row by row, because detectors sort them by response; a gate sends some of them only.
+    only features that do not overlap (`lying_apart`), which are few; behind a gate only those that pass are compared.
+    Features with keypoints come in the order of their positions, row by row, because detectors sort them by response; a
+    gate sends some of them only.
     Randomness is the operating system's; pass a seeded `rng` for studies only. With an `account` nothing is returned
     unless it was charged. `strict` refuses what `lint` knows to be broken, and any other `rng` than SecureRandomness.
     Raises InputError when the defense does not fit, PrivacyError when the account is short or `strict` refuses, and
