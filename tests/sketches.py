@@ -11,7 +11,7 @@ from featveil.gate import Calibration, Sketch
 from featveil.gate.sketch_building import MapFacts, Observations, build_sketch
 
 MODEL = "0123456789abcdef" * 4
-LOOSE = Calibration(0.5, 0.9, None, None, (0.1, 0.5), (0.1, 0.9), (0.1, 0.8), (0.0, 0.1), 100, 100)
+LOOSE = Calibration(0.5, 0.9, None, None, (0.1, 0.5), (0.1, 0.9), (0.1, 0.8), (0.0, 0.04), 100, 100)
 
 
 def sketch_of(descriptors: Float32, size: int | None = None, images: int = 3, kind: str = "sift") -> Sketch:

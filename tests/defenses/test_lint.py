@@ -247,11 +247,11 @@ class TestGates:
 
     def test_a_distance_that_lets_foreign_content_pass(self) -> None:
         sketch = builtin_sketch()
-        loose = replace(LOOSE, foreign=(0.0, 0.3))
+        loose = replace(LOOSE, foreign=(0.0, 0.15))
         wide = replace(sketch, calibration=loose)
         assert choices_of(Gate(wide)) == ["tau 0.5 of a gate"]
-        assert "30 % of what has nothing to do with the map" in lint("sift", Gate(wide), keep_geometry=False)[0].message
-        assert choices_of(Gate(wide, tau=0.2)) == []  # 7.5 % pass there
+        assert "15 % of what has nothing to do with the map" in lint("sift", Gate(wide), keep_geometry=False)[0].message
+        assert choices_of(Gate(wide, tau=0.2)) == []  # 3.75 % pass there
         assert choices_of(Gate(wide, tau=0.3)) == ["tau 0.3 of a gate"]
 
     def test_a_distance_that_was_not_calibrated(self) -> None:

@@ -1,5 +1,6 @@
 """What is planted in a sketch is answered; an audit notices what is planted carelessly, and no honest sketch."""
 
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,10 +12,11 @@ from featveil.core.arrays import Float32
 from featveil.databases import builtin
 from featveil.defenses import Gate, privatize
 from featveil.gate import Sketch
+from featveil.gate.map_sketch import Exact
 from featveil.gate.probing import AuditLimits, Disguise, audit_sketch, plant
 from featveil.gate.signing import create_key, sign
 from gated import near, place
-from sketches import other_background
+from sketches import MODEL, other_background
 from victims import picture
 
 TAU = 0.5
@@ -128,3 +130,19 @@ def test_points_of_images_that_share_nothing_else_are_noticed() -> None:
     few = np.r_[: len(sketch), own[:4]]
     audit = audit_sketch(replace(planted, points=points, images=images).take(few), None, TAU)
     assert audit.lone == pytest.approx(2 / (sketch.model_points + 2))
+
+
+def test_a_sketch_does_not_decide_how_much_memory_its_audit_takes() -> None:
+    """Each entry is of an image of its own, and each point is seen by many of them."""
+    count = 60_000
+    entries = Exact(np.random.default_rng(0).uniform(0.1, 1, (count, 2)).astype(np.float16))
+    points = np.arange(count) // 100
+    sketch = Sketch(entries, points, np.arange(count), "made-up", MODEL, count, count, "", None)
+    tracemalloc.start()
+    try:
+        audit = audit_sketch(sketch, None, TAU)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 2**29
+    assert (audit.single, audit.lone) == (0, 1)

@@ -12,7 +12,7 @@ from featveil.core.kinds import is_face
 from featveil.databases.entries import QUANTIZED_KINDS
 from featveil.defenses.concealer import Concealer
 from featveil.defenses.confounders import STRATEGIES
-from featveil.defenses.gate import Gate
+from featveil.defenses.gate import MIN_SHARE, Gate
 from featveil.defenses.hardened import Hardened
 from featveil.defenses.identity import Identity
 from featveil.defenses.lifting import Lifting
@@ -28,7 +28,6 @@ _LARGEST_EPSILON = 10.0
 _LARGEST_METRIC = 28.0  # of those measured, the largest at which an attacker names few words (5 %)
 _LARGEST_NAIVE = 700.0  # up to here, fewer than one in 10,000 descriptors (d = 128) are sent as they are
 _WORDS_MEASURED = 16_384  # of the codebook that these were measured with
-_LARGEST_FOREIGN = 0.1  # of foreign features that pass: the least share of a photograph that counts as a mapped place
 _LARGEST_IN_NEIGHBOURS = 6.0  # of those measured, the largest at which overlapping sets of words tell little (4 %)
 
 _BOUND = "use the subset mechanism with an epsilon of at most 10"
@@ -237,7 +236,7 @@ def _of_gate(kind: str, defense: Gate, keep_geometry: bool, apart: bool) -> list
     foreign = _foreign_share(defense)
     if foreign is None:
         weaknesses.append(_UNCALIBRATED)
-    elif foreign > _LARGEST_FOREIGN:
+    elif foreign > MIN_SHARE:  # photographs of other places count as mapped ones
         weaknesses.append(
             Weakness(
                 f"tau {defense.spec()['tau']:g} of a gate",

@@ -8,12 +8,12 @@ An audit finds what resembles its corpus, and what was planted carelessly. It ca
 descriptors come in tracks that look like those of a place. A pinned signer, whose sketches others see too, is for that.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import faiss
 import numpy as np
-from scipy.sparse import csr_array
 
 from featveil.core import InputError, Points
 from featveil.core.arrays import Float32, Float64, Integers
@@ -33,6 +33,9 @@ _SEED = 1234
 _UNLIKE = 0.9  # mean distance of a point's entries from their mean, as a share of that of entries dealt at random
 _LONE = 3  # points that two images must share to count as seeing the same
 _LARGEST_TRACK = 64  # observations of one point that are compared
+_LARGEST_COUPLED = 16  # images of one point, the first, that are looked at in pairs
+_SLOTS = 2**22  # of the table that counts what pairs of images share
+_MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
 def plant(sketch: Sketch, descriptors: Points, disguise: Disguise = "tracks", seed: int = 0) -> Sketch:
@@ -128,12 +131,10 @@ def audit_sketch(
         count = len(rows)
         entries = _passing(sketch, corpus.take(rows), tau, contrast, background)
         passing, cluster = len(entries) / count, _concentration(sketch, entries)
-    tracks = _seen(sketch)
     audit = SketchAudit(
         passing,
         cluster,
-        float((tracks.sum(axis=1) == 1).mean()),
-        _lone(tracks),
+        *_tracked(sketch),
         _unlike(sketch),
         _repeated(sketch),
         count,
@@ -187,24 +188,33 @@ def _concentration(sketch: Sketch, entries: Integers) -> float | None:
     return float(np.maximum(hit - own, 0).max())
 
 
-def _seen(sketch: Sketch) -> csr_array:
-    """Which images (i) see each point that is known (p), as zeros and ones."""
-    place = np.searchsorted(sketch.known, sketch.points)
-    images = np.searchsorted(sketch.seen, sketch.images)
-    tracks = csr_array((np.ones(len(sketch)), (place, images)), shape=(len(sketch.known), len(sketch.seen)))
-    tracks.data[:] = 1
-    return tracks
+def _tracked(sketch: Sketch) -> tuple[float, float]:
+    """The share of points that one image sees; of the others, the share whose images share nothing else.
+
+    Two images share something if they both see a few further points. Counts are kept in a table of fixed size, so that
+    no sketch decides how much memory this takes: two pairs of images may share a slot, and then count together.
+    """
+    place, image = np.searchsorted(sketch.known, sketch.points), np.searchsorted(sketch.seen, sketch.images)
+    place, image = np.divmod(np.unique(place * len(sketch.seen) + image), len(sketch.seen))
+    begin = np.searchsorted(place, np.arange(len(sketch.known)))
+    some = np.arange(len(place)) - begin[place] < _LARGEST_COUPLED
+    place, image = place[some], image[some]
+    shared, linked = np.zeros(_SLOTS, np.int64), np.zeros(len(sketch.known), np.bool_)
+    for _, slots in _couples(place, image):
+        shared += np.bincount(slots, minlength=_SLOTS)
+    for owner, slots in _couples(place, image):
+        linked[owner[shared[slots] > _LONE]] = True
+    several = np.bincount(place, minlength=len(linked)) > 1
+    return float(1 - several.mean()), float((~linked[several]).mean()) if several.any() else 0.0
 
 
-def _lone(tracks: csr_array) -> float:
-    """The share of points of several images none of which shares a few further points with another one of them."""
-    several = tracks[np.flatnonzero(tracks.sum(axis=1) > 1)]
-    if several.shape[0] == 0:
-        return 0.0
-    together = (tracks.T @ tracks).toarray()
-    np.fill_diagonal(together, 0)
-    linked = csr_array((together > _LONE).astype(np.float64))
-    return float(((several @ linked).multiply(several).sum(axis=1) == 0).mean())
+def _couples(place: Integers, image: Integers) -> Iterator[tuple[Integers, Integers]]:
+    """Points and slots of all pairs of images that see a point; both inputs are in the order of points."""
+    for step in range(1, _LARGEST_COUPLED):
+        rows = np.flatnonzero(place[step:] == place[:-step])
+        one, other = image[rows].astype(np.uint64), image[rows + step].astype(np.uint64)
+        mixed = (one * _MIX + other) * _MIX
+        yield place[rows], (mixed >> np.uint64(64 - _SLOTS.bit_length() + 1)).astype(np.int64)
 
 
 def _unlike(sketch: Sketch) -> float:

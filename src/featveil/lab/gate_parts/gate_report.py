@@ -63,18 +63,22 @@ class PlacedRow:
 
 @dataclass(frozen=True)
 class LeakedRow:
-    """One scheme over the queries of a scene with content at a `share` of the picture; shares are of all features.
+    """One scheme over the queries of a scene with content at a `share` of the picture.
 
-    `of_raw` is of the inliers that raw queries have with the same content, None where that was not measured.
+    Of `refused` queries nothing was sent. `private` features and the shares of them are of the others, and `worst` is
+    the largest share of one query that was recovered as `near`. `of_raw` is of the inliers that raw queries have with
+    the same content, None where that was not measured; it and `within` count refused queries too.
     """
 
     scene: str
     scheme: str
     share: float
     queries: int
+    refused: int
     private: int
     sent: float
     near: float
+    worst: float
     close: float
     mapped: float
     hole: float | None
@@ -178,21 +182,26 @@ def _placed(records: Sequence[Record], raw: Mapping[tuple[str, ...], float]) -> 
 
 
 def _leaked(records: Sequence[Record], raw: Mapping[tuple[str, ...], float]) -> LeakedRow:
-    values = [_values(record) for record in records]
-    private, mapped = ([_counted(record, name) for record in records] for name in ("private", "mapped"))
+    # What is refused hides all of its content, which says nothing of the gate: it would flatter the shares.
+    answered = [record for record in records if _values(record)["private_sent"] or _values(record)["mapped_sent"]]
+    values = [_values(record) for record in answered]
+    private, mapped = ([_counted(record, name) for record in answered] for name in ("private", "mapped"))
+    holes = [_values(record)["hole"] for record in records]
     return LeakedRow(
         scene=records[0].dataset,
         scheme=records[0].scheme,
         share=float(str(records[0].parameters["share"])),
         queries=len(records),
+        refused=len(records) - len(answered),
         private=round(sum(private)),
         sent=_weighed([one["private_sent"] for one in values], private),
         near=_weighed([one["private_near"] for one in values], private),
+        worst=max((one["private_near"] for one in values), default=0.0),
         close=_weighed([one["private_close"] for one in values], private),
         mapped=_weighed([one["mapped_sent"] for one in values], mapped),
-        hole=fmean(one["hole"] for one in values) if records[0].scheme.startswith(GATE) else None,
+        hole=fmean(holes) if records[0].scheme.startswith(GATE) else None,
         of_raw=_of_raw(records, raw),
-        within=_within(values),
+        within=_within([_values(record) for record in records]),
     )
 
 
@@ -252,9 +261,11 @@ PLACED: tuple[Column[PlacedRow], ...] = (
 LEAKED_COLUMNS: tuple[Column[LeakedRow], ...] = (
     Column("scheme", lambda row: row.scheme, left=True),
     Column("content", lambda row: f"{_percent(row.share, 0)} %"),
+    Column("refused", lambda row: f"{row.refused} of {row.queries}", screen=None),
     Column("private", lambda row: f"{row.private:,}"),
     Column("sent", lambda row: _percent(row.sent)),
     Column(f"<{NEAR:g}", lambda row: _percent(row.near)),
+    Column("worst", lambda row: _percent(row.worst)),
     Column(f"<{CLOSE:g}", lambda row: _percent(row.close)),
     Column("mapped sent", lambda row: _percent(row.mapped, 0), screen="mapped"),
     Column("hole", lambda row: _percent(row.hole, 0)),
@@ -283,12 +294,14 @@ _EXPLAINED = f"""\
 
 _LEAKED_EXPLAINED = f"""\
 Content that the map has never seen is pasted into each query, another one each time; content is its share of the
-picture. private: features of it over all queries; what straddles its border counts on neither side. sent: percent of
+picture. refused: queries that the gate takes for no place of the map, so that nothing is sent; the shares of features
+are of the others. private: features of the content; what straddles its border counts on neither side. sent: percent of
 them. <{NEAR:g} and <{CLOSE:g}: percent of
-them that are sent and that an attack brings nearer than that to the descriptor. It reads raw ones and the map's own
+them that are sent and that an attack brings nearer than that to the descriptor; worst: of the query with most below
+{NEAR:g}. The attack reads raw ones and the map's own
 descriptors of a gate's points; vertex is on lifting, overlap on hardened lifting, posterior on words. mapped sent:
 percent of the other features. hole: how well the hole that a gated release shows covers the content, as intersection
-over union. of raw: inliers as a percent of those of raw queries with the same content.
+over union. of raw: inliers as a percent of those of raw queries with the same content; refused queries have none.
 """
 
 _PASSED_EXPLAINED = """\
@@ -360,22 +373,19 @@ def draw(rows: GateRows, path: str | Path, title: str = "") -> None:
 
 
 def _frontier(panel: "Axes", rows: GateRows, scene: str) -> None:
-    leaks: dict[str, list[LeakedRow]] = {}
-    for row in rows.leaked:
-        if row.scene == scene:
-            leaks.setdefault(row.scheme, []).append(row)
+    own = [row for row in rows.leaked if row.scene == scene]
+    usual = max((row.share for row in own), key=[row.share for row in own].count, default=None)
     kept = {row.scheme: row.of_raw for row in rows.placed if row.scene == scene}
     labels: dict[tuple[int, int], list[str]] = {}
-    for scheme, own in leaks.items():
-        if (inliers := kept.get(scheme)) is None:
+    for row in own:
+        if row.share != usual or (inliers := kept.get(row.scheme)) is None:
             continue
-        family = next((name for name in _LABELLED if scheme.startswith(name)), "")
-        place = 100 * _weighed([row.near for row in own], [row.private for row in own]), 100 * inliers
-        usual = scheme == GATE
-        looks: dict[str, Any] = {"color": _COLOURS.get(family, "#555555"), "s": 90 if usual else 26, "zorder": 3}
-        panel.scatter(*place, marker="*" if usual else "o", alpha=1 if usual else 0.6, **looks)
-        if not scheme.startswith(f"{GATE}-"):
-            labels.setdefault((round(place[0] / 6), round(place[1] / 6)), []).append(scheme)
+        family = next((name for name in _LABELLED if row.scheme.startswith(name)), "")
+        at, star = (100 * row.near, 100 * inliers), row.scheme == GATE
+        looks: dict[str, Any] = {"color": _COLOURS.get(family, "#555555"), "s": 90 if star else 26, "zorder": 3}
+        panel.scatter(*at, marker="*" if star else "o", alpha=1 if star else 0.6, **looks)
+        if not row.scheme.startswith(f"{GATE}-"):
+            labels.setdefault((round(at[0] / 6), round(at[1] / 6)), []).append(row.scheme)
     for (across, up), names in labels.items():  # schemes that lie on each other share one
         left = across > 10
         panel.annotate(
@@ -391,7 +401,8 @@ def _frontier(panel: "Axes", rows: GateRows, scene: str) -> None:
     panel.set_xlim(-3, 104)
     panel.set_ylim(0, 108)
     panel.set_title(scene, fontsize=9, fontweight="bold", loc="left")
-    panel.set_xlabel(f"private features recovered (%, nearer than {NEAR:g})", fontsize=8)
+    content = "" if usual is None else f" of content over {100 * usual:g} %"
+    panel.set_xlabel(f"private features{content} recovered (%, nearer than {NEAR:g})", fontsize=8)
     panel.set_ylabel("inliers (% of raw)", fontsize=8)
 
 
