@@ -3,8 +3,9 @@
 A keypoint may have many candidates, as words do by design; each keypoint and each point of the map counts once.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from scipy.spatial import cKDTree
@@ -24,6 +25,10 @@ _BY_CHANCE = 10_000  # iterations; the number grows slowly with more
 _GLANCE = 100  # iterations that suffice where far more agree: the number grows threefold at most beyond these
 _FAR_MORE = 8  # times as many as by chance
 _MINIMAL = 4  # three points give up to four poses, one more tells which
+_NEIGHBOURS, _WITNESS = 8, 1  # in the picture, and which of these says how near the points are: the second-best
+_FIRST = 3  # one correspondence in so many is tried first
+_FEWEST = 100  # that are tried first
+_MOST_CANDIDATES = 16  # at a place, of keypoints of all orientations: the time that neighbours take grows with them
 
 
 @dataclass(frozen=True)
@@ -78,6 +83,9 @@ class Localized:
     correspondences: int
     reason: str = ""
     by_chance: int | None = None
+
+
+Estimate = Callable[[Correspondences, Camera, bool, PoseSearch], Localized]
 
 
 def points_at(view: View, xy: Float32, name: str) -> Integers:
@@ -143,6 +151,69 @@ def estimate_pose(
 
     `known` intrinsics stay as they are, otherwise the focal length is found along.
     """
+    return _estimate(matches, to_colmap(camera, known=known), known, search)
+
+
+def estimate_supported(
+    matches: Correspondences, camera: Camera, known: bool, search: PoseSearch = PoseSearch()
+) -> Localized:
+    """Like `estimate_pose`, but a search among the correspondences that neighbours support comes first.
+
+    Where several points are named for a keypoint, most correspondences are wrong. The third that neighbours support
+    best has few wrong ones, so that its pose takes little time. All that agree with it then make the pose.
+    """
+    first = supported_first(matches)
+    if len(first) < len(matches):
+        guess = to_colmap(camera, known=known)
+        found = _estimate(matches.take(first), guess, known, search)
+        if found.pose is not None:
+            near = matches.take(np.flatnonzero(_errors(matches, found.pose, guess) <= search.max_error))
+            located = _estimate(near, guess, known, search)
+            if located.pose is not None:
+                return replace(located, correspondences=len(matches))
+    return estimate_pose(matches, camera, known, search)
+
+
+def supported_first(matches: Correspondences) -> Integers:
+    """Rows of the third of `matches` whose points lie nearest to those of their neighbours in the picture.
+
+    Neighbours in the picture show points that lie near each other; wrong points lie anywhere. Distances in the map are
+    over those in the picture, which needs no scale of the map. Of few matches all rows.
+    """
+    places, place = np.unique(matches.xy, axis=0, return_inverse=True)
+    place = place.ravel()
+    counts = np.bincount(place, minlength=len(places))
+    enough = max(len(matches) // _FIRST, _FEWEST)
+    if len(matches) <= enough or len(places) <= _NEIGHBOURS or counts.max() > _MOST_CANDIDATES:
+        return np.arange(len(matches))
+    order = np.argsort(place, kind="stable")
+    # The candidates of each place; where there are fewer than the most, points at infinity.
+    xyz = np.full((len(places), int(counts.max()), 3), np.inf)
+    owner = place[order]
+    xyz[owner, np.arange(len(order)) - (np.cumsum(counts) - counts)[owner]] = matches.xyz[order]
+    away, near = cKDTree(places).query(places, _NEIGHBOURS + 1)
+    away, near = away[:, 1:], near[:, 1:]  # the nearest is the place itself
+    ratios = np.empty((len(matches), _NEIGHBOURS))
+    for column in range(_NEIGHBOURS):
+        squared = ((xyz[near[place, column]] - matches.xyz[:, None]) ** 2).sum(axis=2).min(axis=1)
+        ratios[:, column] = np.sqrt(squared) / np.maximum(away[place, column], 1.0)
+    witness = np.partition(ratios, _WITNESS, axis=1)[:, _WITNESS]
+    return np.sort(np.argsort(witness, kind="stable")[:enough])
+
+
+def _errors(matches: Correspondences, pose: Pose, camera: Any) -> Float64:
+    """How many pixels (k,) each point is off its place; infinity behind the camera. `camera` is pycolmap's."""
+    seen = matches.xyz @ pose.rotation.T + pose.translation
+    errors = np.full(len(matches), np.inf)
+    ahead = np.flatnonzero(seen[:, 2] > 0)
+    if len(ahead):
+        errors[ahead] = np.linalg.norm(np.asarray(camera.img_from_cam(seen[ahead])) - matches.xy[ahead], axis=1)
+    errors[np.isnan(errors)] = np.inf
+    return errors
+
+
+def _estimate(matches: Correspondences, camera: Any, known: bool, search: PoseSearch) -> Localized:
+    """The same for a camera of pycolmap's, whose focal length it changes unless that is known."""
     if len(matches) < _MINIMAL:
         return Localized(
             None, 0, len(matches), f"{len(matches)} matches with points of the map, a pose needs {_MINIMAL}"
@@ -154,7 +225,7 @@ def estimate_pose(
     answer = pycolmap().estimate_and_refine_absolute_pose(
         matches.xy,
         matches.xyz,
-        to_colmap(camera, known=known),
+        camera,
         estimation_options=estimation,
         refinement_options={"refine_focal_length": not known},
     )
@@ -171,17 +242,21 @@ def estimate_pose(
 
 
 def estimate_beyond_chance(
-    matches: Correspondences, camera: Camera, known: bool, search: PoseSearch = PoseSearch()
+    matches: Correspondences,
+    camera: Camera,
+    known: bool,
+    search: PoseSearch = PoseSearch(),
+    estimate: Estimate = estimate_pose,
 ) -> Localized:
-    """Like `estimate_pose`, but without a pose if half as many would agree by chance: for several candidates."""
-    located = estimate_pose(matches, camera, known, search)
+    """Like `estimate`, but without a pose if half as many would agree by chance: for several candidates."""
+    located = estimate(matches, camera, known, search)
     if located.pose is None:
         return located
     deal = np.random.default_rng(0).permutation(len(matches))
     dealt = replace(matches, points=matches.points[deal], xyz=matches.xyz[deal])
     for iterations, believed in ((_GLANCE, _FAR_MORE), (_BY_CHANCE, _BELIEVED)):
         quick = replace(search, iterations=min(search.iterations, iterations))
-        chance = estimate_pose(dealt, camera, known, quick).inliers
+        chance = estimate(dealt, camera, known, quick).inliers
         if located.inliers > believed * chance:
             break
     if located.inliers > _BELIEVED * chance:

@@ -6,7 +6,6 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from featveil.core import Camera, Features, InputError, MapPoints, Matches, WordSets
 from featveil.core.arrays import Integers
@@ -18,6 +17,7 @@ from featveil.geometry.absolute_pose import (
     correspond,
     estimate_beyond_chance,
     estimate_pose,
+    estimate_supported,
     points_at,
 )
 from featveil.geometry.map_images import guess_camera
@@ -27,8 +27,6 @@ from featveil.matching.dispatch import find_codebook
 from featveil.pipelines.map_parts.map_building import AnyFeatures, Read, has_words, supported
 from featveil.pipelines.map_parts.votes import ImageVotes, check_model, has_decoys
 from featveil.pipelines.sources import PRIVATE, RAW
-
-_VOTED = 12  # images of the map, with most votes, that several candidates of a gated query must be of
 
 
 @dataclass(frozen=True)
@@ -92,10 +90,10 @@ class Localizer:
                 raise InputError("neither size nor camera of the query is known: give its camera")
             camera, known = guess_camera(query.image_size), False
         if isinstance(query.descriptors, MapPoints):
-            shown = self.named(query)
-            shown = self._voted(shown) if query.descriptors.candidates > 1 else shown
-            estimate = estimate_beyond_chance if drawn_at_random(query) else estimate_pose
-            return estimate(shown, camera, known, self.options.search)
+            shown, search = self.named(query), self.options.search
+            if drawn_at_random(query):
+                return estimate_beyond_chance(shown, camera, known, search, estimate_supported)
+            return estimate_supported(shown, camera, known, search)
         images = self.images if images is None else images
         correspondences = self.correspondences(query, images)
         words = has_words(query, *(self._features(query, name) for name in images[:1]))
@@ -130,21 +128,6 @@ class Localizer:
             features = self._features(query, name)
             matched.append((self._matches(query, features), self._points(name, features)))
         return correspond(query.keypoints.xy, matched, self.model.points)
-
-    def _voted(self, shown: Correspondences) -> Correspondences:
-        """Those of `shown` whose points one of the images sees that most of them vote for: few of the others agree."""
-        seen = self._tracks[shown.points]
-        most = np.argsort(-np.asarray(seen.sum(axis=0)).ravel(), kind="stable")[:_VOTED]
-        return shown.take(np.flatnonzero(np.asarray(seen[:, most].sum(axis=1)).ravel()))
-
-    @cached_property
-    def _tracks(self) -> csr_array:
-        """Which images of the map (i) see each point (p), as zeros and ones."""
-        views = list(self.model.views.values())
-        points = [np.unique(view.points[view.points >= 0]) for view in views]
-        images = np.repeat(np.arange(len(views)), [len(one) for one in points])
-        entries = np.ones(len(images), np.int64), (np.concatenate([*points, np.empty(0, np.int64)]), images)
-        return csr_array(entries, shape=(len(self.model.points), len(views)))
 
     def _features(self, query: AnyFeatures, name: str) -> AnyFeatures:
         """What `query` is matched with of an image of the map."""
