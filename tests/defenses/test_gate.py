@@ -26,12 +26,16 @@ from featveil.core import (
 from featveil.core.arrays import Float32
 from featveil.databases import builtin
 from featveil.defenses import Gate, Hardened, Identity, Lifting, Subset, lying_apart, privatize
+from featveil.defenses.gate import FOREIGN_TIMES, MIN_SHARE
 from featveil.defenses.subset import subset_coin
 from featveil.defenses.support import SUPPORTS
 from featveil.formats.veil import decode, encode
+from featveil.gate import Sketch
+from featveil.gate.background import foreign_descriptors, foreign_share
+from featveil.gate.map_sketch import Exact
 from featveil.gate.signing import create_key, sign
 from pools import memory_pool
-from sketches import LOOSE, builtin_sketch, other_background, sketch_of
+from sketches import LOOSE, MODEL, builtin_sketch, other_background, sketch_of
 
 SKETCH = builtin_sketch(200)
 KNOWN = builtin("sift").points()[:200]
@@ -304,6 +308,40 @@ class TestAHostileSketch:
         with pytest.raises(InputError, match="lets nearly everything pass"):
             privatize(Features(Points(KNOWN), "sift"), Gate(wide))
 
+    def test_a_sketch_of_what_every_place_has_is_refused(self) -> None:
+        """Its entries are the background's, shorter or not: shorter ones would be nearer to everything than that is."""
+        common = builtin("sift").points()
+        facts = {"kind": "sift", "model": MODEL, "model_points": len(common), "model_images": 1, "source": ""}
+        points, images = np.arange(len(common)), np.zeros(len(common), np.int64)
+        for length in (0.7, 0.9, 1.0):
+            entries = Exact((length * common).astype(np.float16))
+            asking = Sketch(entries, points, images, **facts, calibration=replace(LOOSE, tau=0.8))
+            with pytest.raises(InputError, match="would pass at this sketch's own tau"):
+                Gate(asking).for_kind("sift")
+
+    def test_short_entries_are_no_nearer(self) -> None:
+        assert isinstance(SKETCH.entries, Exact)
+        short = replace(SKETCH, entries=Exact((SKETCH.entries.values.astype(np.float32) / 2).astype(np.float16)))
+        raw = Features(Points(np.concatenate([KNOWN, OTHERS.points()])), "sift")
+        sent = [
+            replace(gate(), sketch=sketch).release(raw.descriptors, None, SecureRandomness())
+            for sketch in (SKETCH, short)
+        ]
+        assert sent[0][0].tolist() == sent[1][0].tolist()
+
+    def test_the_least_share_grows_with_what_passes_of_foreign_content(self) -> None:
+        for stated, least in ((0.01, MIN_SHARE), (0.04, 0.04 * FOREIGN_TIMES)):
+            sketch = replace(SKETCH, calibration=replace(LOOSE, foreign=(0.0, stated)))
+            assert Gate(sketch).for_kind("sift").min_share == pytest.approx(least)
+        foreign = foreign_descriptors("sift").values
+        mixed = sketch_of(np.concatenate([KNOWN, foreign[:: len(foreign) // 250]]))
+        mixed = replace(mixed, calibration=None)
+        ready = Gate(mixed, tau=0.1, contrast=1.0, background=OTHERS).for_kind("sift")
+        share = foreign_share(mixed, 0.1, 1.0, ready.background)
+        assert share is not None and share > MIN_SHARE / FOREIGN_TIMES
+        assert ready.min_share == pytest.approx(FOREIGN_TIMES * share)
+        assert replace(gate(), sketch=mixed, min_share=0.02).for_kind("sift").min_share == 0.02
+
     def test_a_sketch_cannot_switch_the_background_off(self) -> None:
         assert LOOSE.contrast is None
         ready = Gate(SKETCH).for_kind("sift")
@@ -356,6 +394,14 @@ class TestAHostileSketch:
 def test_bad_settings(options: dict[str, Any], reason: str) -> None:
     with pytest.raises(InputError, match=reason):
         Gate(**{"sketch": SKETCH, **options})
+
+
+def test_a_release_asks_the_background_whether_or_not_it_was_made_ready() -> None:
+    points = Points(np.concatenate([KNOWN[:20], OTHERS.points()[:20]]))
+    usual = Gate(sketch_of(points.values), tau=0.1, background=OTHERS, min_share=0, min_features=1)
+    rows, _ = usual.release(points, None, SecureRandomness())
+    assert rows.tolist() == usual.for_kind("sift").release(points, None, SecureRandomness())[0].tolist()
+    assert rows.tolist() == list(range(20))
 
 
 def test_features_that_do_not_fit_the_sketch() -> None:

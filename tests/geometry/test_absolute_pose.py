@@ -16,8 +16,10 @@ from featveil.geometry.absolute_pose import (
     correspond,
     estimate_beyond_chance,
     estimate_pose,
+    estimate_supported,
     own_points,
     points_at,
+    supported_first,
 )
 from featveil.geometry.map_images import guess_camera
 from featveil.geometry.models import View
@@ -60,7 +62,7 @@ def check(located: Localized, degrees: float = 1e-4, far: float = 1e-4) -> None:
     assert located.reason == ""
 
 
-@pytest.mark.parametrize("estimate", [estimate_pose, estimate_beyond_chance])
+@pytest.mark.parametrize("estimate", [estimate_pose, estimate_beyond_chance, estimate_supported])
 @pytest.mark.parametrize("known", [True, False])
 def test_exact_correspondences_give_the_exact_pose(estimate: Estimate, known: bool) -> None:
     located = estimate(seen(60), CAMERA, known, STEADY)
@@ -78,7 +80,7 @@ def test_an_unknown_focal_length_is_found_along() -> None:
     assert wrong.pose is None or pose_errors(wrong.pose, TRUE)[1] > 0.5
 
 
-@pytest.mark.parametrize("estimate", [estimate_pose, estimate_beyond_chance])
+@pytest.mark.parametrize("estimate", [estimate_pose, estimate_beyond_chance, estimate_supported])
 def test_right_ones_are_found_among_many_candidates(estimate: Estimate) -> None:
     """One of ten candidates is right. Some wrong ones lie within 12 pixels; a keypoint counts once all the same."""
     located = estimate(seen(150, candidates=10), CAMERA, True, STEADY)
@@ -92,7 +94,7 @@ def test_a_seed_gives_the_same_again() -> None:
     assert (one.pose.rotation == two.pose.rotation).all() and (one.pose.translation == two.pose.translation).all()
 
 
-@pytest.mark.parametrize("estimate", [estimate_pose, estimate_beyond_chance])
+@pytest.mark.parametrize("estimate", [estimate_pose, estimate_beyond_chance, estimate_supported])
 @pytest.mark.parametrize("count", [0, 1, 3])
 def test_too_few_to_try(estimate: Estimate, count: int) -> None:
     located = estimate(seen(count), CAMERA, True, STEADY)
@@ -143,6 +145,37 @@ def test_what_agrees_by_chance_is_no_pose() -> None:
     refused = estimate_beyond_chance(shuffled(given), CAMERA, True, STEADY)
     assert refused.pose is None and refused.by_chance is not None
     assert refused.reason == f"{refused.inliers} of 3000 matches agree, and {refused.by_chance} would by chance"
+
+
+def on_a_wall(count: int, wrong: int) -> Correspondences:
+    """`count` keypoints that see a wall; each names its point and, after that, `wrong` others."""
+    rng = np.random.default_rng(4)
+    points = np.stack([np.full(count, 0.2), *rng.uniform(-1, 1, (2, count))], axis=1)
+    keypoint = np.repeat(np.arange(count), 1 + wrong)
+    point = rng.integers(0, count, len(keypoint))
+    point[:: 1 + wrong] = np.arange(count)
+    return Correspondences(keypoint, point, project(points, CAMERA, TRUE)[keypoint], points[point])
+
+
+def test_neighbours_support_the_right_points() -> None:
+    given = on_a_wall(400, wrong=5)
+    first = supported_first(given)
+    assert len(first) == len(given) // 3
+    assert (given.keypoints[first] == given.points[first]).mean() > 2 * (given.keypoints == given.points).mean()
+    check(estimate_supported(given, CAMERA, True, STEADY), degrees=0.5, far=0.05)
+
+
+@pytest.mark.parametrize("given", [on_a_wall(30, wrong=2), on_a_wall(400, wrong=40)])
+def test_with_few_matches_or_many_candidates_all_are_first(given: Correspondences) -> None:
+    assert supported_first(given).tolist() == list(range(len(given)))
+
+
+def test_all_that_agree_with_the_first_count() -> None:
+    """Neighbours in the picture lie at any depth: the third that comes first is a third of right ones."""
+    given = seen(300)
+    located = estimate_supported(given, CAMERA, True, STEADY)
+    check(located)
+    assert (located.inliers, located.correspondences) == (300, 300)
 
 
 def test_the_most_iterations() -> None:

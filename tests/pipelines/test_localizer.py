@@ -190,3 +190,16 @@ def test_where_features_of_the_map_come_from(room: Room, tmp_path: Path) -> None
     with pytest.raises(InputError, match="none of the 6 images"):
         Localizer(room.map, tmp_path / "others.h5").locate(room.features[room.names[0]])
     assert len(Localizer(room.model, room.features.__getitem__).images) == 6
+
+
+def test_a_query_that_names_too_many_points(room: Room) -> None:
+    """Each costs time of the server, and no device sends so many."""
+    known = len(room.map.points)
+    count = localizing._MOST_NAMED // known + 1
+    named = MapPoints(np.tile(np.arange(known), (count, 1)), "ab" * 32, room.map.digest, known)
+    places = Keypoints(np.ones((count, 2), np.float32))
+    query = PrivateFeatures(
+        named, "sift", {"name": "gate"}, Guarantee("map-known", None, "image", 0.4), places, (640, 480)
+    )
+    with pytest.raises(InputError, match="more than"):
+        Localizer(room.map).locate(query)

@@ -34,15 +34,17 @@ from featveil.defenses.lifting import Lifting
 from featveil.defenses.subset import Subset, sets_with, subset_coin
 from featveil.defenses.support import SUPPORTS, supported
 from featveil.gate import Sketch
-from featveil.gate.background import background_distances, usual_background
+from featveil.gate.background import contrasting, foreign_share, usual_background
 from featveil.gate.lookup import Passed
-from featveil.gate.map_sketch import check_contrast, check_tau, unit
+from featveil.gate.map_sketch import check_contrast, check_tau
 from featveil.gate.signing import check_signer
 
 MIN_SHARE, MIN_FEATURES = 0.05, 12
+FOREIGN_TIMES = 3  # what passes of foreign content varies from photograph to photograph
 CANDIDATES = 3  # what is one point of the place is often several of a map
 _MOST_CANDIDATES = 8
 _LARGEST_OWN_TAU = 0.8  # that a sketch may ask for
+_LARGEST_FOREIGN = 0.1  # share of foreign content that may pass at the sketch's own tau
 
 Then = Identity | Lifting | Hardened | Subset
 
@@ -53,9 +55,11 @@ class Gate:
 
     A feature must also be nearer to the sketch than `contrast` times as far as to the `background`, which is what every
     place has. Of each, the `candidates` nearest points are sent. `support` asks more of them: see `defenses.support`.
-    Fewer than `min_features`, or less than `min_share` of all, is no place of the map: nothing is sent. The sketch must
-    be signed by `signer`, where that is given: a public key, or its file. What passed may go through `then`: lifting or
-    hardened lifting of the descriptors, the subset mechanism on the numbers, or identity, which sends raw descriptors.
+    Fewer than `min_features`, or less than `min_share` of all, is no place of the map: nothing is sent. By default that
+    share grows with what passes of foreign content, by the sketch's calibration and by descriptors that come with
+    featveil; a sketch that lets much of it pass at its own tau is refused. The sketch must be signed by `signer`, where
+    that is given: a public key, or its file. What passed may go through `then`: lifting or hardened lifting of the
+    descriptors, the subset mechanism on the numbers, or identity, which sends raw descriptors.
     """
 
     sketch: Sketch | None = option(
@@ -72,7 +76,11 @@ class Gate:
     )
     candidates: int = option(CANDIDATES, help="points of the map sent for each feature, at most.")
     support: str = option("none", help="who must agree: none, neighbours, covisible or both.")
-    min_share: float = option(MIN_SHARE, help="least share of features that must pass.")
+    min_share: float | None = option(
+        None,
+        help="least share of features that must pass.",
+        shown=f"{FOREIGN_TIMES} times what passes of foreign content, at least {MIN_SHARE:g}",
+    )
     min_features: int = option(MIN_FEATURES, help="fewest features that must pass.")
     signer: str | None = option(None, help="public key, or its file, that the sketch must be signed with.")
     then: Then | None = option(None, help="what becomes of what passed: none (raw), lifting, hardened or subset.")
@@ -91,7 +99,7 @@ class Gate:
         if self.support not in SUPPORTS:
             raise InputError(f"unknown support {self.support!r:.40}: use one of {', '.join(SUPPORTS)}")
         share = self.min_share
-        if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
+        if share is not None and (isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1):
             raise InputError(f"min_share must be between 0 and 1, got {share!r:.40}")
         if type(self.min_features) is not int or self.min_features < 1:
             raise InputError(f"min_features must be a whole number of at least 1, got {self.min_features!r:.40}")
@@ -118,7 +126,8 @@ class Gate:
         if contrast is not None:
             background = usual_background(kind) if self.background is None else self.background
             self._check_background(background)
-        return replace(self, tau=tau, contrast=contrast, background=background, then=then)
+        ready = replace(self, tau=tau, contrast=contrast, background=background, then=then)
+        return replace(ready, min_share=ready._least_share(own_tau=self.tau is None))
 
     def guarantee(self) -> Guarantee:
         """What the map does not know leaves no trace; the subset mechanism also hides the numbers of the others."""
@@ -136,7 +145,7 @@ class Gate:
             "background": None if self.background is None else self.background.digest,
             "candidates": self.candidates,
             "support": self.support,
-            "min_share": float(self.min_share),
+            "min_share": self.min_share,
             "min_features": self.min_features,
         }
         if self.then is None:
@@ -166,7 +175,11 @@ class Gate:
     ) -> tuple[Integers, Descriptors]:
         """The rows that pass and that `thin` keeps, and what is sent of them. Raises NotMappedError where few pass."""
         sketch = self._own_sketch()
-        passed = self._contrasting(sketch.look_up(points, self._tau(), self.candidates), points)
+        if not self._ready():
+            return self.for_kind(sketch.kind).release(points, xy, rng, labels, thin)
+        passed = contrasting(
+            sketch.look_up(points, self._tau(), self.candidates), points, self.contrast, self.background
+        )
         passed = supported(passed, sketch, xy, self.support)
         self._check_mapped(len(passed), len(points))
         if thin is not None:
@@ -190,13 +203,6 @@ class Gate:
                 return then.privatize(points.take(passed.rows), rng, some)
         assert_never(then)
 
-    def _contrasting(self, passed: Passed, points: Points) -> Passed:
-        """Those of `passed` that the background is not as near to."""
-        if self.contrast is None or self.background is None or len(passed) == 0:
-            return passed
-        away = background_distances(unit(points.take(passed.rows)), self.background)
-        return passed.take(np.flatnonzero(passed.distances[:, 0] <= self.contrast * away))
-
     def _check_background(self, background: Database | None) -> None:
         if background is None:
             raise InputError("the contrast of this gate is with a background: give its database (--background)")
@@ -214,12 +220,34 @@ class Gate:
     def _check_mapped(self, passed: int, total: int) -> None:
         if total == 0:
             raise NotMappedError("the photograph has no features: nothing is sent")
-        if passed >= self.min_features and passed >= self.min_share * total:
+        share = 0 if self.min_share is None else self.min_share
+        if passed >= self.min_features and passed >= share * total:
             return
         raise NotMappedError(
             f"not a mapped place: {passed} of {total} features ({100 * passed / total:.1f} %) resemble the map; needed:"
-            f" {self.min_features} (--min-features) and {100 * self.min_share:g} % (--min-share); nothing is sent"
+            f" {self.min_features} (--min-features) and {100 * share:.3g} % (--min-share); nothing is sent"
         )
+
+    def _ready(self) -> bool:
+        """Whether everything that `for_kind` finds is stated."""
+        if self.tau is None or self.min_share is None:
+            return False
+        return self._contrast() is None if self.contrast is None else self.background is not None
+
+    def _least_share(self, own_tau: bool) -> float:
+        """The share that must pass, of a gate with tau, contrast and background; raises for a sketch that asks much."""
+        if self.min_share is not None and not own_tau:
+            return self.min_share
+        sketch, tau = self._own_sketch(), self._tau()
+        known, foreign = sketch.calibration, foreign_share(sketch, tau, self.contrast, self.background) or 0.0
+        if known is not None and known.foreign is not None:
+            foreign = max(foreign, known.at(known.foreign, tau))  # who made the sketch knows more about it, or lies
+        if own_tau and foreign > _LARGEST_FOREIGN:
+            raise InputError(
+                f"{100 * foreign:.0f} % of what other places show would pass at this sketch's own tau: do not use it,"
+                " or state a tau of your own (--tau)"
+            )
+        return min(1.0, max(MIN_SHARE, FOREIGN_TIMES * foreign)) if self.min_share is None else self.min_share
 
     def _tau(self) -> float:
         if self.tau is not None:

@@ -34,11 +34,6 @@ def supported(passed: Passed, sketch: Sketch, xy: Float32 | None, support: str) 
     return passed
 
 
-def votes(points: Integers, sketch: Sketch) -> Integers:
-    """How many of the features that show `points` (p,) each image of the map sees (i,)."""
-    return np.asarray(_seen(points, sketch).sum(axis=0)).ravel()
-
-
 def _covisible(passed: Passed, sketch: Sketch) -> Integers:
     seen = _seen(sketch.points[passed.entries[:, 0]], sketch)
     most = np.argsort(-np.asarray(seen.sum(axis=0)).ravel(), kind="stable")[:_IMAGES]
@@ -60,13 +55,11 @@ def _agreeing(passed: Passed, sketch: Sketch, xy: Float32) -> Integers:
 
 
 def _seen(points: Integers, sketch: Sketch) -> csr_array:
-    """Which images of the map (i) see the point of each feature (p), as zeros and ones."""
-    # Rows are of the points in the sketch: how many the map has is for the file to say, and it may say anything.
+    """Which images of the sketch (i) see the point of each feature (p), as zeros and ones."""
+    # Points and images are those in the sketch: how many the map has is for the file to say, and it may say anything.
     known = sketch.known
-    tracks = csr_array(
-        (np.ones(len(sketch), np.int64), (np.searchsorted(known, sketch.points), sketch.images)),
-        shape=(len(known) + 1, sketch.model_images),
-    )
+    places = np.searchsorted(known, sketch.points), np.searchsorted(sketch.seen, sketch.images)
+    tracks = csr_array((np.ones(len(sketch), np.int64), places), shape=(len(known) + 1, len(sketch.seen)))
     tracks.data[:] = 1  # an image may have seen a point twice
     rows = np.searchsorted(known, points)
     return tracks[np.where(np.isin(points, known), rows, len(known))]

@@ -67,10 +67,10 @@ class Quantised:
         return int(self.codes.shape[1])
 
     def decode(self, rows: slice | Integers) -> Float32:
-        """The descriptors (r, d) that the entries stand for."""
+        """The descriptors (r, d) of norm 1 that the entries stand for."""
         codes = self.codes[rows]
         parts = self._centroids[np.arange(self.bytes), codes]
-        return np.ascontiguousarray(parts.reshape(len(codes), -1)[:, : self.size])
+        return _of_norm_one(parts.reshape(len(codes), -1)[:, : self.size])
 
     def take(self, rows: Integers) -> "Quantised":
         """The entries at `rows`."""
@@ -108,8 +108,8 @@ class Exact:
         return 2 * self.size
 
     def decode(self, rows: slice | Integers) -> Float32:
-        """The descriptors (r, d)."""
-        return self.values[rows].astype(np.float32)
+        """The descriptors (r, d), of norm 1."""
+        return _of_norm_one(self.values[rows].astype(np.float32))
 
     def take(self, rows: Integers) -> "Exact":
         """The entries at `rows`."""
@@ -341,6 +341,12 @@ class Sketch:
     @cached_property
     def _axes(self) -> Axes:
         return main_axes(self.entries.decode(np.arange(0, len(self), -(-len(self) // _SAMPLED))))
+
+
+def _of_norm_one(values: Float32) -> Float32:
+    """Rows as descriptors are: shorter ones would be near to everything. Zeros stay, and are near to nothing."""
+    norms = np.linalg.norm(values, axis=1, keepdims=True)
+    return np.ascontiguousarray(values / np.where(norms > 0, norms, 1), np.float32)
 
 
 def unit(points: Points) -> Float32:

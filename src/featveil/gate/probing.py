@@ -20,7 +20,7 @@ from featveil.core.arrays import Float32, Float64, Integers
 from featveil.core.options import option
 from featveil.databases import Database
 from featveil.databases.entries import unit_rows
-from featveil.gate.background import background_distances
+from featveil.gate.background import contrasting
 from featveil.gate.map_sketch import Entries, Exact, Quantised, Sketch, unit
 
 Disguise = Literal["none", "tracks"]
@@ -129,7 +129,8 @@ def audit_sketch(
     if corpus is not None and len(corpus):
         rows = np.unique(np.linspace(0, len(corpus) - 1, min(len(corpus), _QUERIES)).astype(np.int64))
         count = len(rows)
-        entries = _passing(sketch, corpus.take(rows), tau, contrast, background)
+        asked = corpus.take(rows)
+        entries = contrasting(sketch.look_up(asked, tau), asked, contrast, background).entries[:, 0]
         passing, cluster = len(entries) / count, _concentration(sketch, entries)
     audit = SketchAudit(
         passing,
@@ -158,17 +159,6 @@ def _reasons(audit: SketchAudit, limits: AuditLimits) -> list[str]:
         if share is not None and share > limit:
             reasons.append(f"{100 * share:.1f} % {text}: at most {100 * limit:g} % may")
     return reasons
-
-
-def _passing(
-    sketch: Sketch, corpus: Points, tau: float, contrast: float | None, background: Database | None
-) -> Integers:
-    """The nearest entry of each of the corpus that passes, without support."""
-    passed = sketch.look_up(corpus, tau)
-    if contrast is not None and background is not None and len(passed):
-        away = background_distances(unit(corpus.take(passed.rows)), background)
-        passed = passed.take(np.flatnonzero(passed.distances[:, 0] <= contrast * away))
-    return passed.entries[:, 0]
 
 
 def _concentration(sketch: Sketch, entries: Integers) -> float | None:

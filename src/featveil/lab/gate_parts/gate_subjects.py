@@ -256,7 +256,8 @@ def _stated(release: Features | PrivateFeatures | None) -> dict[str, Parameter]:
         return {}
     stated: dict[str, Parameter] = {}
     if release.guarantee.tau is not None:
-        stated |= {"tau": release.guarantee.tau, "contrast": release.defense["contrast"]}
+        stated["tau"] = release.guarantee.tau
+        stated |= {name: release.defense[name] for name in ("contrast", "min_share")}
     if release.guarantee.epsilon is not None:
         image = release.guarantee.compose(len(release)).epsilon
         stated |= {"epsilon": release.guarantee.epsilon, "image_epsilon": image}
@@ -344,13 +345,13 @@ def _behind(release: Features | PrivateFeatures, features: Features) -> list[Int
 def _passed(subject: Elsewhere) -> Measured:
     """Shares of features that pass, and how many photographs would be taken for the place."""
     sketch, photographs = subject.place.sketches(subject.query).of(subject.way), subject.photographs.features
-    usual = subject.way.gate(sketch)
-    every = replace(usual, min_share=0.0, min_features=1).for_kind(sketch.kind)
+    usual = subject.way.gate(sketch).for_kind(sketch.kind)
+    every = replace(usual, min_share=0.0, min_features=1)
     shares, taken = [], 0
     for features in photographs:
         count = _count(features, every)
         shares.append(count / len(features))
-        taken += count >= usual.min_features and count >= usual.min_share * len(features)
+        taken += count >= usual.min_features and count >= (usual.min_share or 0) * len(features)
     if not shares:
         raise InputError("none of the photographs from elsewhere has a feature: name others (--elsewhere)")
     values = float(np.mean(shares)), max(shares), taken / len(shares)

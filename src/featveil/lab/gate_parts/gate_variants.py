@@ -10,7 +10,7 @@ from featveil.core import InputError
 from featveil.core.records import Parameter
 from featveil.databases import Database
 from featveil.defenses import Gate, Subset
-from featveil.defenses.gate import CANDIDATES
+from featveil.defenses.gate import CANDIDATES, MIN_SHARE
 from featveil.defenses.support import SUPPORTS
 from featveil.gate import Sketch
 from featveil.gate.map_sketch import check_tau
@@ -74,7 +74,11 @@ class Variant:
     def gate(self, sketch: Sketch) -> Gate:
         """The gate with a sketch that was built for it."""
         gate = Gate(sketch, self.tau, candidates=self.candidates, support=self.support, then=self.then)
-        return gate if self.contrast else replace(gate, contrast=1.0, background=far_away(sketch.kind, sketch.size))
+        if self.contrast or sketch.calibration is None:
+            return gate
+        tau = sketch.calibration.tau if self.tau is None else self.tau
+        away = far_away(sketch.kind, sketch.size)
+        return replace(gate, tau=tau, contrast=1.0, background=away, min_share=MIN_SHARE)
 
 
 def make_variants(

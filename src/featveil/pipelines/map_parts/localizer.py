@@ -28,6 +28,8 @@ from featveil.pipelines.map_parts.map_building import AnyFeatures, Read, has_wor
 from featveil.pipelines.map_parts.votes import ImageVotes, check_model, has_decoys
 from featveil.pipelines.sources import PRIVATE, RAW
 
+_MOST_NAMED = 2**16  # points that a gated query may name; the time of a pose grows with them
+
 
 @dataclass(frozen=True)
 class LocalizeOptions:
@@ -106,6 +108,8 @@ class Localizer:
         if keypoints is None or not isinstance(descriptors, MapPoints):
             raise InputError("the query does not name points of a map, with the places where it saw them")
         check_model(descriptors, self.model)
+        if int((descriptors.points >= 0).sum()) > _MOST_NAMED:
+            raise InputError(f"the query names more than {_MOST_NAMED:,} points: no photograph shows so many")
         keypoint, place = np.nonzero(descriptors.points >= 0)  # a row with fewer points begins with -1
         point = descriptors.points[keypoint, place]
         return Correspondences(keypoint, point, keypoints.xy[keypoint].astype(np.float64), self.model.points[point])
