@@ -1,6 +1,7 @@
 """Speed and size of the gate, beside what one would use instead, in one run.
 
-    python benchmarks/gate.py [--scene FOLDER] [--entries 60000] [--map-images 1000] [--repeat 15] [--json FILE]
+    python benchmarks/gate.py [--scene FOLDER] [--every 6] [--entries 60000] [--map-images 1000] [--repeat 15]
+        [--maps FOLDER] [--json FILE]
 
 Rows, each with the most that its ratio should be:
 
@@ -9,12 +10,13 @@ Rows, each with the most that its ratio should be:
 - bytes of a sketch for each observation of a map of real tracks, and for each of its entries, which are somewhat more;
 - bytes of a gated release over those of the raw features, positions with both, at 4 and at 1 byte a component;
 - processor time to find the pose of a gated query, over that of the raw query matched with the 8 images nearest;
+  of these and of the sizes the median and the worst over every so many images of the scene, each left out of its map;
 - minutes and memory to build the sketch of a map of 1,000 images with 2,000 points each, in a process of its own.
 
 Both sides of a ratio run right after another on one thread, so that a noisy machine disturbs them alike; it is the
 median over the repetitions. A row above its limit is marked, not an error, because machines are noisy. Rows of
-photographs need a scene with true cameras (--scene, or FEATVEIL_DATA): without one only the last row is measured. The
-scene is mapped first, which takes a minute.
+photographs need a scene with true cameras (--scene, or FEATVEIL_DATA): without one only the last rows are measured. The
+scene is mapped first, once for each query, which takes minutes; --maps keeps the maps for another run.
 """
 
 import argparse
@@ -40,7 +42,6 @@ from featveil.datasets import load_map_scenes
 from featveil.defenses import Gate, privatize
 from featveil.distances.threads import one_thread_each, single_threaded
 from featveil.formats import veil
-from featveil.gate import Sketch
 from featveil.gate.map_sketch import unit
 from featveil.gate.sketch_building import MapFacts, Observations, build_sketch
 from featveil.gate.sketch_files import encode_sketch
@@ -97,16 +98,15 @@ def ratios(
 
 
 class Mapped:
-    """A scene, the map of all its images but the middle one, and that as the query."""
+    """A scene, and the map of all its images but `query`, with its sketch."""
 
-    def __init__(self, folder: Path, maps: Path) -> None:
-        self.scene = load_map_scenes(folder)[0]
-        names = sorted(self.scene.images)
-        self.query = names[len(names) // 2]
-        self.releases = SceneReleases(self.scene, Settings(max_features=FEATURES))
-        self.maps = MapsWithout(self.releases, NEAREST, maps)
-        self.model: SparseModel = self.maps.without(self.query, RAW)
-        self.features: Features = self.releases.raw(self.query)
+    def __init__(self, maps: MapsWithout, query: str) -> None:
+        self.maps, self.query, self.releases = maps, query, maps.releases
+        self.model: SparseModel = maps.without(query, RAW)
+        self.features: Features = self.releases.raw(query)
+        sketch = build_sketch(facts_of(self.model, "sift"), self.observations)
+        self.sketch = replace(sketch, calibration=calibrate(sketch, self.observations(), foreign_to("sift")))
+        self.release: PrivateFeatures = privatize(self.features, Gate(self.sketch))
 
     def observations(self) -> Iterator[Observations]:
         """What the images of the map saw of its points."""
@@ -116,22 +116,26 @@ class Mapped:
         """How many keypoints of the model show a point."""
         return sum(int((view.points >= 0).sum()) for view in self.model.views.values())
 
-    def sketch(self) -> Sketch:
-        """Of the map, calibrated."""
-        sketch = build_sketch(facts_of(self.model, "sift"), self.observations)
-        return replace(sketch, calibration=calibrate(sketch, self.observations(), foreign_to("sift")))
+
+def mapped(folder: Path, every: int, maps: Path) -> Iterator[Mapped]:
+    """Every so many images of a scene, each left out of its map."""
+    scene = load_map_scenes(folder)[0]
+    releases = SceneReleases(scene, Settings(max_features=FEATURES))
+    without = MapsWithout(releases, NEAREST, maps)
+    return (Mapped(without, query) for query in sorted(scene.images)[::every])
 
 
-def gating(mapped: Mapped, sketch: Sketch, entries: int, repeat: int) -> Iterator[Row]:
+def gating(mapped: Mapped, entries: int, repeat: int) -> Iterator[Row]:
     """The gate over faiss's flat search: features of the map's images are entries, each of a point of its own."""
-    every = SceneReleases(mapped.scene, Settings(max_features=entries // len(mapped.model.views) + FEATURES)).raw
+    scene = mapped.releases.scene
+    every = SceneReleases(scene, Settings(max_features=entries // len(mapped.model.views) + FEATURES)).raw
     values = np.concatenate([unit(every(name).descriptors) for name in sorted(mapped.model.views)])
     if len(values) < entries:
         sys.exit(f"the images of the scene have {len(values)} features: ask for fewer --entries, or name a larger one")
     values = np.ascontiguousarray(values[np.linspace(0, len(values) - 1, entries).astype(np.int64)])
     facts = MapFacts(mapped.model.digest, entries, 1, "sift")
     large = build_sketch(facts, lambda: [Observations(0, np.arange(entries), Points(values))])
-    large = replace(large, calibration=sketch.calibration)
+    large = replace(large, calibration=mapped.sketch.calibration)
     assert large.calibration is not None
     queries, tau = mapped.features, large.calibration.tau
     asked = unit(queries.descriptors)
@@ -149,37 +153,45 @@ def gating(mapped: Mapped, sketch: Sketch, entries: int, repeat: int) -> Iterato
         yield Row(f"{name} / faiss, exact flat search", ratio, 1, about=f"{own:.0f} / {other:.0f} ms, {about}")
 
 
-def sizes(mapped: Mapped, sketch: Sketch, release: PrivateFeatures) -> Iterator[Row]:
-    """Of the sketch for each observation, and of a release beside raw features."""
-    whole, seen = len(encode_sketch(sketch)), mapped.observed()
+def sketch_sizes(mapped: Mapped) -> Iterator[Row]:
+    """Bytes of the sketch for each observation of the model, and for each of its entries."""
+    whole, seen, entries = len(encode_sketch(mapped.sketch)), mapped.observed(), len(mapped.sketch)
     yield Row("sketch for each observation", whole / seen, 22, "bytes", f"{whole} bytes, {seen} observations")
-    yield Row("sketch for each entry", whole / len(sketch), 22, "bytes", f"{len(sketch)} entries")
+    yield Row("sketch for each entry", whole / entries, 22, "bytes", f"{entries} entries")
+
+
+def release_sizes(mapped: Mapped) -> tuple[float, float]:
+    """Bytes of the release over those of the raw features with positions, at 4 and at 1 byte a component."""
     keypoints = mapped.features.keypoints
     assert keypoints is not None
     positions = replace(mapped.features, keypoints=keypoints.positions_only())
-    sent, raw = (len(veil.encode(one)) for one in (release, positions))
-    about = f"{sent} / {raw} bytes, {len(release)} of {len(positions)} features sent"
-    yield Row("gated release / raw features", sent / raw, 1 / 15, about=about)
-    small = raw - 3 * mapped.features.descriptors.values.size
-    about = f"{sent} / {small} bytes, SIFT as whole numbers of one byte"
-    yield Row("gated release / raw features in bytes", sent / small, 1 / 15, about=about)
+    sent, raw = (len(veil.encode(one)) for one in (mapped.release, positions))
+    return sent / raw, sent / (raw - 3 * mapped.features.descriptors.values.size)
 
 
-def pose(mapped: Mapped, release: PrivateFeatures, repeat: int) -> Row:
-    """Processor time of a gated query beside a raw one; the features of the map are in memory."""
+def pose(mapped: Mapped, repeat: int) -> float:
+    """Processor time of a gated query over that of a raw one; the features of the map are in memory."""
     localizer = Localizer(mapped.model, mapped.releases.raw)
-    camera, images = mapped.scene.cameras[mapped.query], mapped.maps.nearest(mapped.query, mapped.model)
-    found = dict[str, int]()
+    camera, images = mapped.maps.scene.cameras[mapped.query], mapped.maps.nearest(mapped.query, mapped.model)
+    inliers = dict[str, int]()
 
     def place(name: str, query: Features | PrivateFeatures) -> None:
-        found[name] = localizer.locate(query, camera, True, images).inliers
+        inliers[name] = localizer.locate(query, camera, True, images).inliers
 
     with single_threaded(), one_thread_each():
         own, other, ratio = ratios(
-            lambda: place("gated", release), lambda: place("raw", mapped.features), repeat, time.process_time
+            lambda: place("gated", mapped.release), lambda: place("raw", mapped.features), repeat, time.process_time
         )
-    about = f"{own:.0f} / {other:.0f} ms, {found['gated']} / {found['raw']} inliers"
-    return Row(f"pose of a gated query / raw, {NEAREST} images", ratio, 0.3, about=about)
+    print(f"  {mapped.query}: {own:.0f} / {other:.0f} ms, {inliers['gated']} / {inliers['raw']} inliers", flush=True)
+    return ratio
+
+
+def over_queries(measured: dict[str, tuple[list[float], float]]) -> Iterator[Row]:
+    """Median and worst of each, with the most that it should be."""
+    for name, (values, limit) in measured.items():
+        about = f"{len(values)} queries"
+        yield Row(f"{name}, median", median(values), limit, about=about)
+        yield Row(f"{name}, worst", max(values), limit, about=about)
 
 
 def large_map(images: int) -> Iterator[Observations]:
@@ -216,12 +228,21 @@ def building(images: int) -> Iterator[Row]:
 def rows(options: argparse.Namespace, maps: Path) -> Iterator[Row]:
     """Every row that can be measured here."""
     if options.scene.is_dir():
-        mapped = Mapped(options.scene, maps)
-        sketch = mapped.sketch()
-        release = privatize(mapped.features, Gate(sketch))
-        yield from gating(mapped, sketch, options.entries, options.repeat)
-        yield from sizes(mapped, sketch, release)
-        yield pose(mapped, release, options.repeat)
+        floats, small, poses = list[float](), list[float](), list[float]()
+        for number, one in enumerate(mapped(options.scene, options.every, maps)):
+            if number == 0:
+                yield from gating(one, options.entries, options.repeat)
+                yield from sketch_sizes(one)
+            at_4, at_1 = release_sizes(one)
+            floats, small = [*floats, at_4], [*small, at_1]
+            poses.append(pose(one, options.repeat))
+        yield from over_queries(
+            {
+                "gated release / raw features": (floats, 1 / 15),
+                "gated release / raw features in bytes": (small, 1 / 15),
+                f"pose of a gated query / raw, {NEAREST} images": (poses, 0.3),
+            }
+        )
     else:
         print(f"no scene at {options.scene}: only the building of a sketch is measured", flush=True)
     yield from building(options.map_images)
@@ -231,6 +252,7 @@ def main() -> None:
     """Measure, print a table, and write JSON where asked."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scene", type=Path, default=default_scene())
+    parser.add_argument("--every", type=int, default=6)
     parser.add_argument("--entries", type=int, default=60_000)
     parser.add_argument("--map-images", type=int, default=1000)
     parser.add_argument("--repeat", type=int, default=15)
