@@ -91,6 +91,37 @@ def test_features_beyond_tau_leave_no_trace(support: str, seed: int) -> None:
     assert encode(releases[0]) == encode(releases[1])
 
 
+class Untied:
+    """Its first draws, which decide ties of positions, are apart from all others: each feature has one, sent or not."""
+
+    def __init__(self) -> None:
+        self.ties, self.others = iter([np.random.default_rng(0)]), np.random.default_rng(1)
+
+    def integers(self, low: int, high: int, size: tuple[int, ...]) -> Any:
+        return next(self.ties, self.others).integers(low, high, size=size)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.others, name)
+
+
+@pytest.mark.parametrize(
+    "then", [lambda: None, Identity, Lifting, lambda: Subset(6, 4), lambda: Hardened(4, 16, memory_pool())]
+)
+def test_what_follows_sees_only_what_passed(then: Any) -> None:
+    """With the usual limits, many features, and their geometry: releases are equal whatever is farther than tau."""
+    rng = np.random.default_rng(9)
+    inside, outside = known(rng, 150), foreign(rng, 900)
+    values, xy = np.concatenate([inside, outside]), positions(rng, 150 + len(outside))
+    scale = np.ones(len(values), np.float32)
+    raw = Features(Points(values), "sift", Keypoints(xy, scale, 0 * scale, scale), (640, 480))
+    usual = Gate(SKETCH, TAU, background=OTHERS)
+    one, other = (
+        privatize(raw.take(np.arange(n)), replace(usual, then=then()), keep_geometry=True, rng=Untied())  # type: ignore[arg-type]
+        for n in (150, len(values))
+    )
+    assert len(one) > 0 and encode(one) == encode(other)
+
+
 def test_features_beyond_tau_do_not_push_others_away() -> None:
     """Of features that lie apart too: strong ones on top of others, that do not pass, would win against them."""
     rng = np.random.default_rng(0)
