@@ -23,7 +23,7 @@ def demo(
     """
     from featveil.demo import demo as pipeline
 
-    with progress("matching (the first run compiles)") as report:
+    with progress("matching, mapping, attacking (the first run compiles)") as report:
         run = pipeline.demo(out, images, report)
     page = out / "index.html"
     text = "\n".join([*pipeline.demo_lines(run), f"Open {page.resolve()}"])

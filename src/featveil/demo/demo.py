@@ -37,6 +37,8 @@ from featveil.metrics.reconstruction import Reconstruction
 from featveil.pipelines.scoring import Outcome
 from featveil.plotting.pictures import Picture, draw_keypoints
 
+_STEPS = 7 + len(DIMENSIONS)  # raw and lifted matches, words, attacks, concealer, room, faces, pictures
+
 
 @dataclass(frozen=True, eq=False)
 class Run:
@@ -95,20 +97,33 @@ def demo(
 def show(images: tuple[Path, Path], report: Callable[[int, int], None] = lambda done, total: None) -> Run:
     """Everything the page shows; `report` is called with steps (done, total)."""
     started = time.monotonic()
-    steps = 3 + len(DIMENSIONS)
+    steps = iter(range(1, _STEPS + 1))
+
+    def done() -> None:
+        report(next(steps), _STEPS)
+
     query, reference = map(read_side, images)
     assert isinstance(query.features, Features) and isinstance(reference.features, Features)
     assert query.panel.image is not None and reference.panel.image is not None
     raw = match_sides(query, reference)
-    report(1, steps)
+    done()
     lifted = {}
-    for done, dimension in enumerate(DIMENSIONS):
+    for dimension in DIMENSIONS:
         lifted[dimension] = lift(query.features, reference.features, reference, dimension)
-        report(2 + done, steps)
+        done()
     shown = lifted[SHOWN_DIMENSION]
+    words = name_words(query.features, reference)
+    done()
     outcomes = attack_release(shown.private, query.features)
-    room, faces = show_room(), show_faces()
-    report(steps, steps)
+    done()
+    concealed = conceal(query.features, reference.features, reference, query.panel.image)
+    done()
+    room = show_room()
+    done()
+    faces = show_faces()
+    done()
+    seen = _views(shown.private, query.features, query.panel.image, outcomes)
+    done()
     return Run(
         query=query.panel.image,
         reference=reference.panel.image,
@@ -119,10 +134,10 @@ def show(images: tuple[Path, Path], report: Callable[[int, int], None] = lambda 
         raw=raw.count,
         rows=[one.row for one in lifted.values()],
         shown=SHOWN_DIMENSION,
-        words=name_words(query.features, reference),
-        concealed=conceal(query.features, reference.features, reference, query.panel.image),
+        words=words,
+        concealed=concealed,
         attacks=[LeakRow(name, ATTACKS[name].summary, outcome.leakage) for name, outcome in outcomes.items()],
-        views=_views(shown.private, query.features, query.panel.image, outcomes),
+        views=seen,
         map=room,
         faces=faces,
         release=shown.private,

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from featveil.core import ConcealingNetwork, Flats, Points
 from featveil.core.arrays import Float64
+from featveil.distances.threads import each_stripe
 
 # Sigma, of points and of subspaces. Measured with random networks of 256 and 512 hidden values: points are found more
 # often from 3e-3 than from 3e-2 or 1e-3.
@@ -69,10 +70,14 @@ class Expected:
 def refine(network: ConcealingNetwork, seen: Flats, start: Float64, expected: Expected, steps: int) -> Float64:
     """Where searches from `start` (n, d), of norm 1, for what became `seen` end after `steps`: (n, d), of norm 1."""
     refined = np.empty(start.shape)
-    for first in range(0, len(start), _ROWS):
-        part = slice(first, min(first + _ROWS, len(start)))
+
+    def work(part: slice) -> None:
         target = _Target.of(seen.take(np.arange(part.start, part.stop)))
         refined[part] = _Search(network, target, expected.rows(part)).run(start[part], steps)
+
+    # Each search solves many small systems, for which BLAS with threads of its own takes many times as long.
+    parts = [slice(first, min(first + _ROWS, len(start))) for first in range(0, len(start), _ROWS)]
+    each_stripe(parts, start.size * start.shape[1], work)
     return refined
 
 
