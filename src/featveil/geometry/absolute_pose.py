@@ -165,9 +165,9 @@ def estimate_supported(
     first = supported_first(matches)
     if len(first) < len(matches):
         guess = to_colmap(camera, known=known)
-        found = _estimate(matches.take(first), guess, known, search)
-        if found.pose is not None:
-            near = matches.take(np.flatnonzero(_errors(matches, found.pose, guess) <= search.max_error))
+        begun = _estimate(matches.take(first), guess, known, search)
+        if begun.pose is not None:
+            near = matches.take(np.flatnonzero(_errors(matches, begun.pose, guess) <= search.max_error))
             located = _estimate(near, guess, known, search)
             if located.pose is not None:
                 return replace(located, correspondences=len(matches))
