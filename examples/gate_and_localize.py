@@ -30,4 +30,7 @@ def main(sketch: str, query: str, model: str) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 4:
+        print("usage: python examples/gate_and_localize.py SKETCH QUERY MODEL", file=sys.stderr)
+        sys.exit(2)
     main(*sys.argv[1:])

@@ -26,4 +26,7 @@ def main(photos: str, query: str, out: str) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 4:
+        print("usage: python examples/map_and_localize.py PHOTOS QUERY OUT", file=sys.stderr)
+        sys.exit(2)
     main(*sys.argv[1:])

@@ -46,4 +46,7 @@ def main(photo: str) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        print("usage: python examples/register_attack.py PHOTO", file=sys.stderr)
+        sys.exit(2)
     main(sys.argv[1])

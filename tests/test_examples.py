@@ -57,6 +57,13 @@ def test_gate_and_localize(
     assert capsys.readouterr().out.startswith("nothing is sent: not a mapped place")
 
 
+@pytest.mark.parametrize("name", ["gate_and_localize", "map_and_localize", "register_attack"])
+def test_how_they_are_called(name: str) -> None:
+    ended = subprocess.run([sys.executable, EXAMPLES / f"{name}.py"], capture_output=True, text=True, check=False)
+    assert ended.returncode == 2 and ended.stdout == ""
+    assert ended.stderr.startswith(f"usage: python examples/{name}.py ") and ended.stderr.count("\n") == 1
+
+
 class TestPlugin:
     """As if it were installed: pip writes the module and its entry points into a folder of the path."""
 

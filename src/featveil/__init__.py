@@ -1,40 +1,38 @@
 """featveil: image features that still match but no longer show what they saw.
 
-Names are imported on first use, so that `import featveil` stays quick.
+Names are imported on first use, so that `import featveil` stays quick and the command can catch Ctrl-C from the start.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from featveil.core import (
-    ConcealingNetwork,
-    DatasetError,
-    Defense,
-    Descriptors,
-    Features,
-    FeatveilError,
-    FormatError,
-    Guarantee,
-    InputError,
-    Keypoints,
-    MapPoints,
-    Matches,
-    MissingExtraError,
-    NotFittedError,
-    NotMappedError,
-    Points,
-    PrivacyError,
-    PrivateFeatures,
-    SecureRandomness,
-    Subspaces,
-    WordSets,
-)
-from featveil.core.version import VERSION
-
 if TYPE_CHECKING:
     from featveil import distances
     from featveil.attacks.knowledge import Attack, Guess, Knowledge
     from featveil.audit.run import audit
+    from featveil.core import (
+        ConcealingNetwork,
+        DatasetError,
+        Defense,
+        Descriptors,
+        Features,
+        FeatveilError,
+        FormatError,
+        Guarantee,
+        InputError,
+        Keypoints,
+        MapPoints,
+        Matches,
+        MissingExtraError,
+        NotFittedError,
+        NotMappedError,
+        Points,
+        PrivacyError,
+        PrivateFeatures,
+        SecureRandomness,
+        Subspaces,
+        WordSets,
+    )
     from featveil.core.options import option
     from featveil.databases import Database, builtin, load_database, save_database
     from featveil.defenses import (
@@ -62,7 +60,7 @@ if TYPE_CHECKING:
     from featveil.stores.pool import Pool
     from featveil.stores.templates import TemplateStore
 
-__version__ = VERSION
+    __version__: str
 
 __all__ = [
     "Attack",
@@ -130,6 +128,7 @@ __all__ = [
     "save_sketch",
 ]
 
+# All others are in featveil.core.
 _HOMES = {
     "Attack": "featveil.attacks.knowledge",
     "Concealer": "featveil.defenses",
@@ -173,15 +172,17 @@ _HOMES = {
     "save_sketch": "featveil.gate",
 }
 
-_PACKAGES = ("audit", "distances")  # the first can be called
+_PACKAGES = ("audit", "core", "distances")  # the first can be called
 
 
 def __getattr__(name: str) -> Any:
     if name in _PACKAGES:
         return import_module(f"featveil.{name}")
-    if name not in _HOMES:
+    if name == "__version__":
+        return import_module("featveil.core.version").VERSION
+    if name not in __all__:
         raise AttributeError(f"module 'featveil' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(_HOMES.get(name, "featveil.core")), name)
 
 
 def __dir__() -> list[str]:

@@ -25,6 +25,7 @@ ALL, NONE = "all", "none"
 _log = logging.getLogger(__name__)
 _WORDS = {
     str: "text",
+    Path: "a file name",
     Database: "a file name",
     ConcealingNetwork: "a file name",
     Pool: "a file name",

@@ -84,6 +84,23 @@ def _process(*arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.parametrize("module", ["numpy", "typer", "featveil.cli", "featveil.core.errors"])
+def test_ctrl_c_before_anything_is_loaded_is_one_line(module: str) -> None:
+    code = f"""
+import runpy, sys
+
+class CtrlC:
+    def find_spec(self, name, *ignored):
+        if name == {module!r}:
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, CtrlC())
+runpy.run_module("featveil", run_name="__main__")
+"""
+    result = _process("-c", code)
+    assert (result.returncode, result.stderr) == (130, "stopped: nothing was left half-written\n")
+
+
 def test_a_closed_pipe_makes_no_noise() -> None:
     reader, writer = os.pipe()
     os.close(reader)

@@ -1,5 +1,6 @@
 """Progress where stderr is no terminal: a line a minute, and never the end of the work."""
 
+import io
 import os
 import subprocess
 import sys
@@ -7,6 +8,9 @@ from pathlib import Path
 from typing import IO
 
 import pytest
+from rich.console import Console
+
+from featveil.cli.console import table
 
 WORK = """
 from featveil.cli import console
@@ -17,6 +21,15 @@ with console.progress("counting") as report:
         report(done, 3)
 print("done")
 """
+
+
+def test_cells_are_shown_as_they_are() -> None:
+    """Names of files and people are no markup, no emoji and no commands of the terminal."""
+    cells = ("[/b].veil", "[red]a[/red]", ":smile:", "a\x1b[2J", 5)
+    console = Console(file=io.StringIO(), width=200)
+    console.print(table("a", "b", "c", "d", "e", rows=[cells]))
+    shown = console.file.getvalue().splitlines()[1]  # type: ignore[attr-defined]
+    assert shown.split() == ["[/b].veil", "[red]a[/red]", ":smile:", "a?[2J", "5"]
 
 
 def counted(stderr: int | IO[str]) -> subprocess.CompletedProcess[str]:

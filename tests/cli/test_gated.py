@@ -237,6 +237,13 @@ class TestLocalize:
         turned, moved = pose_errors(read_poses(out)["q"], room.map.poses[QUERY])
         assert turned < 0.5 and moved < 0.2
 
+    def test_a_name_that_looks_like_markup(self, run: Any, room: Room, gated: Path, tmp_path: Path) -> None:
+        folder = tmp_path / "queries"
+        (folder / "[").mkdir(parents=True)
+        gated.rename(folder / "[" / "b].veil")
+        shown = run("localize", folder, "--model", room.model, "--out", tmp_path / "poses.txt")
+        assert shown.exit_code == 0 and "[/b]" in shown.stdout
+
     def test_pairs_that_are_not_used_are_a_warning(self, run: Any, room: Room, gated: Path, tmp_path: Path) -> None:
         pairs = tmp_path / "pairs.txt"
         pairs.write_text("q view00.png\n")

@@ -46,6 +46,18 @@ def test_release_of_a_raw_file(run: Any, raw: Path, tmp_path: Path) -> None:
     assert private.keypoints is not None and private.keypoints.scale is None
 
 
+def test_a_full_disk_is_an_error_that_names_the_output(
+    refused: Any, raw: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(self: Path, content: bytes) -> int:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_bytes", full)
+        said = refused("privatize", raw, "--out", tmp_path / "out.veil")
+    assert f"cannot write {tmp_path / 'out.veil'}: No space left" in said
+
+
 def test_what_is_said_to_a_person(run: Any, image: Path, tmp_path: Path) -> None:
     shown = run("privatize", image, "--out", tmp_path / "out.veil").stdout
     for words in ("sub-hybrid, dimension 4", "nothing is proved", "position of every feature"):

@@ -275,6 +275,18 @@ def test_tiles_are_signed_together(ran: Any, mapped: Path, key: Path, tmp_path: 
     ran("sketch", "info", folder, "--signer", tmp_path / "service.key.pub")
 
 
+def test_signing_in_place_loses_nothing(refused: Any, ran: Any, mapped: Path, key: Path, tmp_path: Path) -> None:
+    folder, link = tmp_path / "tiles", tmp_path / "link"
+    ran("sketch", "build", mapped, "--out", folder, "--tile-images", 2, "--no-calibrate")
+    shutil.copy(folder / "tile-000.sketch", folder / "tile-007.sketch")
+    assert "tile-007.sketch" in refused("sketch", "sign", folder, "--key", key)
+    (folder / "tile-007.sketch").unlink()
+    link.symlink_to(folder)
+    ran("sketch", "sign", link, "--key", key)
+    assert link.is_symlink() and link.resolve() == folder
+    ran("sketch", "info", folder, "--signer", tmp_path / "service.key.pub")
+
+
 def test_merging_says_what_becomes_of_the_calibration(
     run: Any, refused: Any, mapped: Path, room: Room, files: RoomFiles, tmp_path: Path
 ) -> None:

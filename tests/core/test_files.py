@@ -1,9 +1,13 @@
+import os
+import stat
+from itertools import count
 from pathlib import Path
 
 import pytest
 
 from featveil.core import InputError, files
-from featveil.core.files import locked, replacing
+from featveil.core.files import locked, read_start, replacing
+from interruptions import stops_at_line
 
 
 def names(folder: Path) -> list[str]:
@@ -29,6 +33,42 @@ def test_failure_keeps_the_old_file(tmp_path: Path, error: type[BaseException]) 
         raise error
     assert target.read_text() == "old"
     assert names(tmp_path) == ["a.bin"]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # files that stay open
+def test_ctrl_c_before_any_line_leaves_the_old_file_or_the_new_one(tmp_path: Path) -> None:
+    target = tmp_path / "a.bin"
+
+    def write() -> None:
+        with replacing(target) as temporary:
+            temporary.write_text("new")
+
+    for number in count(1):
+        target.write_text("old")
+        if not stops_at_line(number, replacing, write):
+            break
+        assert target.read_text() in ("old", "new")
+        assert names(tmp_path) == ["a.bin"]
+    assert number > 20 and target.read_text() == "new"
+
+
+def test_a_new_file_is_as_open_as_others(tmp_path: Path) -> None:
+    """Whatever is copied into it."""
+    (tmp_path / "other").touch()
+    with replacing(tmp_path / "a.bin") as temporary:
+        temporary.chmod(0o600)
+    assert (tmp_path / "a.bin").stat().st_mode == (tmp_path / "other").stat().st_mode
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_only_regular_files_are_read(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"abc")
+    assert read_start(tmp_path / "a", 2) == b"ab"
+    os.mkfifo(tmp_path / "pipe")
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+    for wrong in (tmp_path / "pipe", tmp_path, tmp_path / "none"):
+        with pytest.raises(OSError):
+            read_start(wrong, 2)
 
 
 def test_a_full_disk_is_one_clear_error(tmp_path: Path) -> None:

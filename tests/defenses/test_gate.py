@@ -1,5 +1,6 @@
 """The gate: what the map does not know leaves no trace, and what it knows is sent as numbers of its points."""
 
+import json
 from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
@@ -394,7 +395,7 @@ class TestAHostileSketch:
         create_key(tmp_path / "other")
         raw, signed = Features(Points(KNOWN), "sift"), sign(SKETCH, tmp_path / "key")
         assert signed.digest == SKETCH.digest and signed.signature is not None
-        for signer in (str(public), signed.signature.key):
+        for signer in (public, str(public), signed.signature.key):
             assert len(privatize(raw, Gate(signed, background=OTHERS, signer=signer))) > 100
         for sketch, reason in (
             (SKETCH, "not signed"),
@@ -420,6 +421,17 @@ class TestAHostileSketch:
         ({"sketch": "place.sketch"}, "load_sketch"),
         ({"background": "database"}, "Database"),
         ({"then": Subset(1, 200)}, "subset_size"),
+        ({"signer": 5}, "signer"),
+        ({"tau": 10**5000}, "tau"),
+        ({"contrast": -(10**5000)}, "contrast"),
+        ({"candidates": 10**5000}, "candidates"),
+        ({"support": 10**5000}, "support"),
+        ({"min_share": 10**5000}, "min_share"),
+        ({"min_features": 10**5000}, "min_features"),
+        ({"tau": True}, "tau"),
+        ({"tau": np.float32("nan")}, "tau"),
+        ({"tau": "0.3"}, "tau"),
+        ({"contrast": np.array([0.5])}, "contrast"),
     ],
 )
 def test_bad_settings(options: dict[str, Any], reason: str) -> None:
@@ -433,6 +445,15 @@ def test_a_release_asks_the_background_whether_or_not_it_was_made_ready() -> Non
     rows, _ = usual.release(points, None, SecureRandomness())
     assert rows.tolist() == usual.for_kind("sift").release(points, None, SecureRandomness())[0].tolist()
     assert rows.tolist() == list(range(20))
+
+
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
+def test_numbers_of_numpy(kind: Any) -> None:
+    made = Gate(SKETCH, tau=kind(0.5), contrast=kind(0.75))
+    assert (made.tau, made.contrast) == (0.5, 0.75) and {type(made.tau), type(made.contrast)} == {float}
+    json.dumps(made.spec())
+    known = replace(LOOSE, tau=kind(0.5), contrast=kind(1), background=OTHERS.digest)
+    assert len(replace(SKETCH, calibration=known).digest) == 64
 
 
 def test_features_that_do_not_fit_the_sketch() -> None:

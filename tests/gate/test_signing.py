@@ -4,6 +4,7 @@ import os
 import stat
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -32,7 +33,7 @@ def test_a_signature_is_of_this_sketch_and_key(sketch: Sketch, key: Path, tmp_pa
     public = tmp_path / "service.key.pub"
     digits = public_key(str(public))
     assert signed.digest == sketch.digest and check_key(key) == digits
-    for signer in (str(public), digits, digits.upper()):
+    for signer in (public, str(public), digits, digits.upper()):
         check_signer(signed, signer)
     save_sketch(signed, tmp_path / "a.sketch")
     check_signer(load_sketch(tmp_path / "a.sketch"), digits)
@@ -105,6 +106,22 @@ def test_files_that_are_no_keys(sketch: Sketch, key: Path, tmp_path: Path) -> No
     for signer in (key, tmp_path / "noise", tmp_path / "none", tmp_path, "0" * 63, "0" * 65, "g" * 64):
         with pytest.raises(InputError):
             public_key(str(signer))
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_a_pipe_is_no_key(sketch: Sketch, tmp_path: Path) -> None:
+    """Nobody writes to it: opening it would take for ever."""
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(InputError, match="no regular file"):
+        public_key(str(tmp_path / "pipe"))
+    with pytest.raises(InputError, match="no regular file"):
+        sign(sketch, tmp_path / "pipe")
+
+
+@pytest.mark.parametrize("signer", [None, 5, b"0" * 64])
+def test_signers_of_another_type(sketch: Sketch, signer: Any) -> None:
+    with pytest.raises(InputError, match="a signer is"):
+        check_signer(sketch, signer)
 
 
 def test_keys_of_another_kind(sketch: Sketch, tmp_path: Path) -> None:

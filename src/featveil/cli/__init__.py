@@ -151,5 +151,5 @@ def featveil(
 
 
 def main() -> None:
-    """Entry point of the `featveil` command."""
-    app()
+    """Run the command."""
+    app(prog_name="featveil")

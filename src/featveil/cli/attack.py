@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Group
-from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -100,7 +99,7 @@ def _known(names: Sequence[str], sources: dict[str, str]) -> str:
 def _guessed(result: AttackResult) -> "list[RenderableType]":
     rows: list[tuple[object, ...]] = [
         (
-            escape(printable(guess.file)),
+            guess.file,
             guess.attack,
             f"{guess.attacked:,}",
             f"{100 * guess.answered / guess.attacked:.1f}",

@@ -14,6 +14,7 @@ import typer
 from rich.console import Console, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
 from featveil.core.errors import InputError
 
@@ -79,12 +80,12 @@ def show_warnings() -> None:
 
 
 def table(*columns: str, rows: list[tuple[object, ...]]) -> Table:
-    """A plain table, first column left-aligned, the others right-aligned."""
+    """A plain table, first column left-aligned, the others right-aligned. Cells are plain text, without markup."""
     text = Table(box=None, pad_edge=False, header_style="bold")
     for position, column in enumerate(columns):
         text.add_column(column, justify="left" if position == 0 else "right")
     for row in rows:
-        text.add_row(*(str(cell) for cell in row))
+        text.add_row(*(Text(printable(str(cell))) for cell in row))
     return text
 
 

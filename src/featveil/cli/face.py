@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.markup import escape
 
 from featveil.cli.console import Json, progress, show, table
 from featveil.cli.options import command
@@ -96,7 +95,7 @@ def identify(request: verbs.IdentifyRequest, choice: FaceChoice, json: Json = Fa
     result = verbs.identify(request, choice)
     people = [{**asdict(one), "accepted": one.accepted} for one in result.nearest]
     facts = {"store": str(request.store), "nearest": people, "expected_false_accepts": result.expected_false_accepts}
-    rows: list[tuple[object, ...]] = [(escape(one.person), f"{one.distance:.4f}", _word(one)) for one in result.nearest]
+    rows: list[tuple[object, ...]] = [(one.person, f"{one.distance:.4f}", _word(one)) for one in result.nearest]
     show(facts, json, table("person", "distance", "", rows=rows))
     _exit(result.nearest[0])
 

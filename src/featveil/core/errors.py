@@ -50,3 +50,11 @@ class MissingExtraError(FeatveilError):
 
     def __init__(self, package: str, extra: str) -> None:
         super().__init__(f"this needs {package}, which is not installed: pip install 'featveil[{extra}]'")
+
+
+def shown(value: object) -> str:
+    """A value as a message shows it: the start of its repr, or its type where Python refuses one of so many digits."""
+    try:
+        return f"{value!r:.40}"
+    except ValueError:
+        return type(value).__name__

@@ -1,8 +1,10 @@
 """Writing files so that a crash, a full disk or Ctrl-C never leaves half of one."""
 
+import errno
 import os
+import secrets
+import stat
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,22 +22,41 @@ def replacing(target: str | Path) -> Iterator[Path]:
     check_folder(target.parent)
     if target.is_dir():
         raise InputError(f"{target} is a folder: name a file")
+    # Its name is known before it is there, so that Ctrl-C at any moment finds it.
+    temporary = beside(target)
     try:
-        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=target.suffix, dir=target.parent)
-    except OSError as error:
-        raise InputError(f"cannot write in {target.parent}: {error.strerror}") from error
-    os.close(handle)
-    temporary = Path(name)
-    try:
+        try:
+            temporary.touch(exist_ok=False)
+            mode = stat.S_IMODE(temporary.stat().st_mode)
+        except OSError as error:
+            raise InputError(f"cannot write in {target.parent}: {error.strerror}") from error
         yield temporary
-        temporary.chmod(0o666 & ~_umask())
-        with temporary.open("rb") as written:
-            os.fsync(written.fileno())
+        temporary.chmod(mode)  # whatever was copied to it
+        flush(temporary)
         temporary.replace(target)
     except OSError as error:
         raise InputError(f"cannot write {target}: {error.strerror or error}") from error
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def beside(target: Path) -> Path:
+    """A path in the folder of `target`, with its suffix, that nobody else uses."""
+    return target.with_name(f".{target.name}.{secrets.token_urlsafe(6)}{target.suffix}")
+
+
+def flush(path: Path) -> None:
+    """Return once the disk has what was written to `path`; raises OSError when it refuses it."""
+    with path.open("rb") as written:
+        os.fsync(written.fileno())
+
+
+def read_start(path: Path, count: int) -> bytes:
+    """The first `count` bytes of a file; raises OSError for what is no regular one: a pipe may never say anything."""
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise OSError(errno.EINVAL, "it is no regular file")
+    with path.open("rb") as file:
+        return file.read(count)
 
 
 def check_folder(folder: Path) -> None:
@@ -109,9 +130,3 @@ def _lock(handle: int, path: Path) -> None:
         raise InputError(f"another process is at work in {path.parent}: wait until it has finished") from error
     except OSError as error:
         raise InputError(f"cannot lock {path}: {error.strerror}") from error
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask

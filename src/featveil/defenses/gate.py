@@ -9,6 +9,7 @@ Known breaks:   a server that hides descriptors of what it looks for in its sket
 """
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Self, assert_never
 
 import numpy as np
@@ -25,6 +26,7 @@ from featveil.core import (
     Spec,
 )
 from featveil.core.arrays import Float32, Integers
+from featveil.core.errors import shown
 from featveil.core.options import option
 from featveil.core.protocols import Thinning
 from featveil.databases import Database
@@ -43,6 +45,7 @@ MIN_SHARE, MIN_FEATURES = 0.05, 12
 FOREIGN_TIMES = 3  # what passes of foreign content varies from photograph to photograph
 CANDIDATES = 3  # what is one point of the place is often several of a map
 _MOST_CANDIDATES = 8
+_MOST_FEATURES = 2**31
 _LARGEST_OWN_TAU = 0.8  # that a sketch may ask for
 _LARGEST_FOREIGN = 0.1  # share of foreign content that may pass at the sketch's own tau
 
@@ -82,7 +85,7 @@ class Gate:
         shown=f"{FOREIGN_TIMES} times what passes of foreign content, at least {MIN_SHARE:g}",
     )
     min_features: int = option(MIN_FEATURES, help="fewest features that must pass.")
-    signer: str | None = option(None, help="public key, or its file, that the sketch must be signed with.")
+    signer: str | Path | None = option(None, help="public key, or its file, that the sketch must be signed with.")
     then: Then | None = option(None, help="what becomes of what passed: none (raw), lifting, hardened or subset.")
 
     def __post_init__(self) -> None:
@@ -95,14 +98,14 @@ class Gate:
         if not isinstance(self.background, Database | None):
             raise InputError(f"background must be a Database, got {type(self.background).__name__}")
         if type(self.candidates) is not int or not 1 <= self.candidates <= _MOST_CANDIDATES:
-            raise InputError(f"candidates must be 1 to {_MOST_CANDIDATES}, got {self.candidates!r:.40}")
+            raise InputError(f"candidates must be 1 to {_MOST_CANDIDATES}, got {shown(self.candidates)}")
         if self.support not in SUPPORTS:
-            raise InputError(f"unknown support {self.support!r:.40}: use one of {', '.join(SUPPORTS)}")
+            raise InputError(f"unknown support {shown(self.support)}: use one of {', '.join(SUPPORTS)}")
         share = self.min_share
         if share is not None and (isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1):
-            raise InputError(f"min_share must be between 0 and 1, got {share!r:.40}")
-        if type(self.min_features) is not int or self.min_features < 1:
-            raise InputError(f"min_features must be a whole number of at least 1, got {self.min_features!r:.40}")
+            raise InputError(f"min_share must be between 0 and 1, got {shown(share)}")
+        if type(self.min_features) is not int or not 1 <= self.min_features <= _MOST_FEATURES:
+            raise InputError(f"min_features must be 1 to {_MOST_FEATURES}, got {shown(self.min_features)}")
         if not isinstance(self.then, Then | None):
             raise InputError(f"after a gate come identity, lifting, hardened or subset, not {type(self.then).__name__}")
         if isinstance(self.then, Subset) and self.then.codebook is not None:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from featveil.core import InputError, Points
 from featveil.core.arrays import Float32, Float64, Integers, floats, integers
+from featveil.core.errors import shown
 from featveil.core.features import check_kind
 from featveil.core.guarantees import LARGEST_TAU
 from featveil.gate.lookup import Axes, Passed, main_axes, nearest_within
@@ -141,13 +142,13 @@ class Calibration:
     corpus: int
 
     def __post_init__(self) -> None:
-        check_tau(self.tau)
+        object.__setattr__(self, "tau", check_tau(self.tau))
         if not 0 < self.target <= 1:
             raise InputError("the share of features that shall pass is above 0 and at most 1")
         if (self.contrast is None) != (self.background is None):
             raise InputError("contrast is with a background: a calibration has both or none")
         if self.contrast is not None:
-            check_contrast(self.contrast)
+            object.__setattr__(self, "contrast", check_contrast(self.contrast))
         if self.background is not None and not (
             isinstance(self.background, str) and _DIGEST.fullmatch(self.background)
         ):
@@ -359,9 +360,7 @@ def unit(points: Points) -> Float32:
 
 def check_tau(tau: object) -> float:
     """`tau` as a number; raises InputError unless it is a distance of descriptors of norm 1."""
-    if isinstance(tau, bool) or not isinstance(tau, int | float) or not 0 < tau <= LARGEST_TAU:
-        raise InputError(f"tau must be a distance above 0 and at most {LARGEST_TAU:g}, got {tau!r:.40}")
-    return float(tau)
+    return _above_zero("tau", tau, LARGEST_TAU)
 
 
 def check_source(source: object) -> None:
@@ -372,9 +371,14 @@ def check_source(source: object) -> None:
 
 def check_contrast(contrast: object) -> float:
     """`contrast` as a number; raises InputError unless it is above 0 and at most 1."""
-    if isinstance(contrast, bool) or not isinstance(contrast, int | float) or not 0 < contrast <= 1:
-        raise InputError(f"contrast must be above 0 and at most 1, got {contrast!r:.40}")
-    return float(contrast)
+    return _above_zero("contrast", contrast, 1)
+
+
+def _above_zero(name: str, value: object, most: float) -> float:
+    usual = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    if not usual or not 0 < value <= most:  # type: ignore[operator]
+        raise InputError(f"{name} must be a number above 0 and at most {most:g}, got {shown(value)}")
+    return float(value)  # type: ignore[arg-type]
 
 
 def _check_values(name: str, values: NDArray[np.float16]) -> None:

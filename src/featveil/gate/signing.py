@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from featveil.core import InputError, MissingExtraError
-from featveil.core.files import check_folder, replacing
+from featveil.core.files import check_folder, read_start, replacing
 from featveil.gate.map_sketch import Signature, Sketch
 
 _MOST_BYTES = 4096  # of a key file
@@ -65,7 +65,7 @@ def check_key(key: str | Path) -> str:
     return _digits(_private_key(key).public_key())
 
 
-def check_signer(sketch: Sketch, signer: str) -> None:
+def check_signer(sketch: Sketch, signer: str | Path) -> None:
     """Raise InputError unless the sketch is signed by `signer`: a public key in hexadecimal digits, or its file."""
     expected, ed25519 = public_key(signer), _cryptography()[0]
     signature = sketch.signature
@@ -82,14 +82,16 @@ def check_signer(sketch: Sketch, signer: str) -> None:
         raise InputError("the signature of the sketch is wrong: it was altered, do not use it") from error
 
 
-def public_key(given: str) -> str:
+def public_key(given: str | Path) -> str:
     """A public key as 64 hexadecimal digits, written out or from its file; raises InputError for anything else."""
+    if not isinstance(given, str | Path):
+        raise InputError(f"a signer is a public key, or the path of its file, not {type(given).__name__}")
     ed25519, serialization = _cryptography()
-    if re.fullmatch(r"[0-9a-fA-F]{64}", given):
+    if isinstance(given, str) and re.fullmatch(r"[0-9a-fA-F]{64}", given):
         return given.lower()
     key = _read_key(Path(given), serialization.load_pem_public_key)
     if not isinstance(key, ed25519.Ed25519PublicKey):
-        raise InputError(f"{given:.80} holds no Ed25519 public key")
+        raise InputError(f"{given!s:.80} holds no Ed25519 public key")
     return _digits(key)
 
 
@@ -112,8 +114,7 @@ def _read_key(path: Path, load: Any) -> Any:
     from cryptography.exceptions import UnsupportedAlgorithm
 
     try:
-        with path.open("rb") as file:
-            return load(file.read(_MOST_BYTES))
+        return load(read_start(path, _MOST_BYTES))
     except OSError as error:
         raise InputError(f"cannot read the key {path}: {error.strerror or error}") from error
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:

@@ -5,6 +5,7 @@ any of them is used.
 """
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,10 @@ def save_sketch(sketch: Sketch, path: str | Path) -> None:
 
 def load_sketch(path: str | Path, digest: str | None = None) -> Sketch:
     """Read a sketch. Raises InputError when there is none, or its digest is not the expected `digest`; FormatError."""
+    if not isinstance(path, str | os.PathLike):
+        raise InputError(f"a sketch is read from the path of its file, not from {type(path).__name__}")
+    if not isinstance(digest, str | None):
+        raise InputError(f"a digest is a text of 64 hexadecimal digits, not {type(digest).__name__}")
     path = Path(path)
     if not path.is_file():
         what = "a folder: name one of its sketches" if path.is_dir() else "not there: see featveil sketch build"

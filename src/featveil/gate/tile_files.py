@@ -5,25 +5,26 @@ reader never sees half of it.
 """
 
 import json
+import os
 import re
 import shutil
-import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from featveil.core import FormatError, InputError
-from featveil.core.files import check_folder
+from featveil.core.files import beside, check_folder, flush, read_start
 from featveil.formats.tensors import read_json_object
 from featveil.gate.map_sketch import Sketch
-from featveil.gate.sketch_files import load_sketch, save_sketch
+from featveil.gate.sketch_files import encode_sketch, load_sketch
 
 INDEX = "index.json"
 
 _VERSION = 1
-_MAX_BYTES = 2**26  # of an index
+_NEW, _OLD = "new", "old"  # contents of a folder that is replaced
+_MAX_BYTES = 2**22  # of an index: a tile takes less than 300, and parsing takes thirty times as much memory
 _NAME = re.compile(r"tile-[0-9]{3,9}\.sketch")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _COUNTS = ("images", "points", "entries", "bytes")
@@ -50,13 +51,23 @@ class Tile:
 
 
 def check_tiles_folder(folder: Path, overwrite: bool) -> None:
-    """Raise InputError unless tiles may be written to `folder`: it is new or empty, or has tiles to `overwrite`."""
-    check_folder(folder.parent)
-    if folder.exists() and not folder.is_dir():
+    """Raise unless tiles may be written to `folder`: it is new or empty, or has tiles to `overwrite` and nothing else.
+
+    That is an InputError; a FormatError where its index cannot be read, so that nobody knows what it has.
+    """
+    place = _place(folder)
+    check_folder(place.parent)
+    if place.exists() and not place.is_dir():
         raise InputError(f"{folder} is a file: tiles are a folder")
-    there = [path.name for path in folder.iterdir()] if folder.exists() else []
-    if strange := next((name for name in sorted(there) if name != INDEX and not _NAME.fullmatch(name)), None):
-        raise InputError(f"{folder} holds {strange!r}, which is no tile: use another folder")
+    try:
+        if place in (Path.cwd(), *Path.cwd().parents) or place.is_mount():
+            raise InputError(f"{folder} cannot be replaced: it is the current folder, one above it or a disk")
+        there = sorted(place.iterdir()) if place.exists() else []
+    except OSError as error:
+        raise InputError(f"cannot write {folder}: {error.strerror or error}") from error
+    listed = {INDEX, *(tile.file for tile in read_index(place))} if place / INDEX in there else set()
+    if strange := next((path.name for path in there if path.name not in listed or not path.is_file()), None):
+        raise InputError(f"{folder} holds {strange!r}, which is no tile that its index lists: use another folder")
     if there and not overwrite:
         raise InputError(f"{folder} holds tiles already: --overwrite replaces them")
 
@@ -64,19 +75,24 @@ def check_tiles_folder(folder: Path, overwrite: bool) -> None:
 def save_tiles(tiles: Iterable[Sketch], folder: str | Path, overwrite: bool = False) -> tuple[Tile, ...]:
     """Write tiles and their index to `folder`, all of them or nothing; what the index says of each.
 
-    Raises InputError when there is something else in the folder, or the disk refuses the write.
+    Where `folder` is a link to another one, that one is written. Raises like `check_tiles_folder`, and InputError when
+    the disk refuses the write.
     """
     folder = Path(folder)
     check_tiles_folder(folder, overwrite)
     listed = []
-    with _replacing_folder(folder) as temporary:
+    with _replacing_folder(_place(folder)) as temporary:
         for number, sketch in enumerate(tiles):
             path = temporary / f"tile-{number:03d}.sketch"
-            save_sketch(sketch, path)
-            counts = len(sketch.seen), len(sketch.known), len(sketch), path.stat().st_size
-            listed.append(Tile(path.name, sketch.digest, *counts))
+            path.write_bytes(encode_sketch(sketch))
+            flush(path)
+            listed.append(_tile(path, sketch))
         index = {"version": _VERSION, "tiles": [asdict(tile) for tile in listed]}
-        (temporary / INDEX).write_text(json.dumps(index, indent=1) + "\n", "utf-8")
+        content = (json.dumps(index, indent=1) + "\n").encode()
+        if len(content) > _MAX_BYTES:
+            raise InputError(f"{len(listed)} tiles are too many for one index: use more images a tile (--tile-images)")
+        (temporary / INDEX).write_bytes(content)
+        flush(temporary / INDEX)
     return tuple(listed)
 
 
@@ -84,10 +100,11 @@ def read_index(folder: str | Path) -> tuple[Tile, ...]:
     """What the index in `folder` says of its tiles; raises InputError when there is none, FormatError."""
     path = Path(folder) / INDEX
     try:
-        with path.open("rb") as file:
-            content = file.read(_MAX_BYTES + 1)
+        content = read_start(path, _MAX_BYTES + 1)
     except OSError as error:
-        raise InputError(f"{folder} holds no tiles of a sketch: cannot read {path}") from error
+        raise InputError(
+            f"{folder} holds no tiles of a sketch: cannot read {path}: {error.strerror or error}"
+        ) from error
     try:
         if len(content) > _MAX_BYTES:
             raise FormatError(f"it has more than {_MAX_BYTES} bytes")
@@ -97,10 +114,19 @@ def read_index(folder: str | Path) -> tuple[Tile, ...]:
 
 
 def load_tiles(folder: str | Path) -> Iterator[tuple[Path, Sketch]]:
-    """The tiles in `folder` with their files, each as its index says; raises like `read_index` and `load_sketch`."""
+    """The tiles in `folder` with their files; raises like `read_index` and `load_sketch`.
+
+    Raises FormatError for a tile that is another, or holds more or less, than its index says.
+    """
     for tile in read_index(folder):
         path = Path(folder) / tile.file
-        yield path, load_sketch(path, tile.digest)
+        sketch = load_sketch(path, tile.digest)
+        there, stated = asdict(_tile(path, sketch)), asdict(tile)
+        if wrong := next((name for name in _COUNTS if there[name] != stated[name]), None):
+            raise FormatError(
+                f"{path} has {there[wrong]} {wrong}, and {INDEX} says {stated[wrong]}: one was changed alone"
+            )
+        yield path, sketch
 
 
 def _read(index: dict[str, Any]) -> tuple[Tile, ...]:
@@ -117,26 +143,44 @@ def _read(index: dict[str, Any]) -> tuple[Tile, ...]:
     return tiles
 
 
+def _tile(path: Path, sketch: Sketch) -> Tile:
+    """What an index says of `sketch`, which is in the file at `path`."""
+    return Tile(path.name, sketch.digest, len(sketch.seen), len(sketch.known), len(sketch), path.stat().st_size)
+
+
+def _place(folder: Path) -> Path:
+    """Where `folder` is, whatever links lead there."""
+    return Path(os.path.realpath(folder))
+
+
 @contextmanager
 def _replacing_folder(folder: Path) -> Iterator[Path]:
     """Yield a new folder, and move it to `folder` if the block succeeds; what was there is gone then, and only then."""
+    work = beside(folder)
+    new, old = work / _NEW, work / _OLD
     try:
-        work = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-    except OSError as error:
-        raise InputError(f"cannot write in {folder.parent}: {error.strerror}") from error
-    new, old = work / "new", work / "old"
-    try:
-        new.mkdir()
-        yield new
-        if folder.exists():
-            folder.rename(old)
         try:
+            work.mkdir(0o700)
+            new.mkdir()
+            yield new
+            if folder.exists():
+                folder.rename(old)
             new.rename(folder)
-        except BaseException:
-            if old.exists():
-                old.rename(folder)
-            raise
-    except OSError as error:
-        raise InputError(f"cannot write {folder}: {error.strerror or error}") from error
+        except OSError as error:
+            raise InputError(f"cannot write {folder}: {error.strerror or error}") from error
+        finally:
+            _settle(work, folder)
     finally:
+        _settle(work, folder)  # again: Ctrl-C may have come meanwhile
+
+
+def _settle(work: Path, folder: Path) -> None:
+    """Put what was in `folder` back there where the new content did not follow, and remove all else."""
+    new, old = work / _NEW, work / _OLD
+    if old.exists() and (new.exists() or not folder.exists()):
+        try:
+            old.rename(folder)
+        except OSError as error:
+            raise InputError(f"cannot write {folder}: what was in it is in {old} now") from error
+    with suppress(OSError):  # Ctrl-C within: Python may then close a folder twice
         shutil.rmtree(work, ignore_errors=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from featveil.core.errors import FeatveilError, InputError, NotMappedError
-from featveil.core.files import check_folder, make_folder, replacing
+from featveil.core.files import check_folder, flush, make_folder, replacing
 from featveil.core.resuming import Report
 from featveil.pipelines.privatize_parts.releases import Releases
 from featveil.pipelines.sources import HDF5, Source
@@ -168,14 +168,15 @@ class VeilFiles:
 
     def _write(self, name: str, private: "PrivateFeatures", work: "Work[PrivateFeatures]", releases: Releases) -> None:
         """Written beside, charged, then moved into place."""
-        from featveil.formats.veil import save
+        from featveil.formats.veil import encode
 
         target = self.planned[name]
         make_folder(target.parent)
         before = releases.images
         try:
             with replacing(target) as temporary:
-                save(private, temporary)
+                temporary.write_bytes(encode(private))
+                flush(temporary)  # before it is charged
                 size = temporary.stat().st_size
                 releases.count(private, name)
         except FeatveilError as error:
