@@ -10,22 +10,21 @@ from rich.text import Text
 from featveil.cli.console import Json, number, printable, show, staged_progress, table
 from featveil.cli.options import command
 from featveil.gate.probing import AuditLimits
-from featveil.pipelines.sketch import (
+from featveil.pipelines.sketch import SketchRequest, sketch_map
+from featveil.pipelines.sketch_parts.finished_sketches import (
     AuditedSketch,
     InspectRequest,
     KeyRequest,
     MergeRequest,
     SignRequest,
     SketchAuditRequest,
-    SketchRequest,
-    Written,
     audit_sketches,
     inspect_sketches,
     make_key,
     merge_files,
     sign_file,
-    sketch_map,
 )
+from featveil.pipelines.sketch_parts.written_sketches import Written
 
 if TYPE_CHECKING:
     from featveil.gate import Calibration
