@@ -56,7 +56,11 @@ def load_sketch(path: str | Path, digest: str | None = None) -> Sketch:
     """Read a sketch. Raises InputError when there is none, or its digest is not the expected `digest`; FormatError."""
     path = Path(path)
     if not path.is_file():
-        what = "a folder: name one of its sketches" if path.is_dir() else "not there: see featveil sketch build"
+        what = (
+            "a folder: name one of its sketches, or merge them (featveil sketch merge)"
+            if path.is_dir()
+            else "not there: see featveil sketch build"
+        )
         raise InputError(f"{path} is {what}")
     try:
         size = path.stat().st_size

@@ -14,7 +14,7 @@ from featveil.pipelines.sketch_parts.written_sketches import Written, check_file
 from featveil.pipelines.sources import PRIVATE, RAW
 
 if TYPE_CHECKING:
-    from featveil.core import Features
+    from featveil.core import Features, Points
     from featveil.databases import Database
     from featveil.formats.collections import Collection
     from featveil.gate import Sketch
@@ -26,6 +26,9 @@ StageReport = Callable[[str, int, int], None]  # what is done, how much of it, o
 
 _EXACT = "exact"
 _STAGES = ("reading features", "compressing", "calibrating")
+_CUT_OFF = 0.2
+_SIFT_PEAKS, _ROOTSIFT_PEAKS = 0.8, 0.95  # shares of descriptors that have a component above it: at least, at most
+_ENOUGH = 100  # descriptors to tell that from
 _SHORT = 0.01  # of the share that shall pass: less is not worth a warning
 
 logger = logging.getLogger(__name__)
@@ -42,41 +45,52 @@ class SketchRequest:
         help="Raw features of the map's images: .h5, COLMAP .db, .veil file or folder.",
         shown="features.h5 beside the model",
     )
-    kind: str | None = option(None, help="Descriptor kind of files that do not say it.", shown="what the file says")
-    entry_bytes: str = option("16", flags=("--bytes",), help="Bytes of a descriptor, 1 to 256, or exact: as it is.")
-    pass_rate: float = option(0.85, help="Share of true correspondences that shall pass.")
+    kind: str | None = option(None, help="Descriptor kind, for files that do not state it.", shown="what the file says")
+    entry_bytes: str = option(
+        "16",
+        flags=("--bytes",),
+        help="Bytes per entry, 1 to 256, or exact (not compressed). Fewer than 1,024 entries are always kept exact.",
+    )
+    pass_rate: float = option(0.85, help="Share of true correspondences that must pass.")
     foreign: tuple[Path, ...] = option(
         (),
         repeated=True,
-        help="More content that is not of this place, to calibrate with: images or raw features.",
+        help="More content that this place does not show, to calibrate with: images or raw features.",
         shown="what comes with featveil",
     )
     background: Path | None = option(
-        None, help="Database of what every place has; devices need the same.", shown="the built-in one of the kind"
+        None,
+        help="Database file of common features that every place has. Devices need the same one.",
+        shown="the built-in one of the kind",
     )
     calibrate: bool = option(
-        True, flags=("--calibrate/--no-calibrate",), help="Find tau; without it devices must state one."
+        True, flags=("--calibrate/--no-calibrate",), help="Find tau. Without it, devices must state one (--tau)."
     )
     tile_images: int | None = option(
-        None, minimum=1, help="Write tiles of so many images, and an index of them.", shown="one sketch"
+        None, minimum=1, help="Write tiles of at most this many images, and an index of them.", shown="one sketch"
     )
     key: Path | None = option(None, help="Private key to sign with: see featveil sketch key.", shown="not signed")
-    source: str | None = option(None, help="What the map is of, for the card.", shown="the folder's name")
-    picture: Path | None = option(None, help="Draw the calibration (.png); needs the extra plots.")
+    source: str | None = option(None, help="Name of the place, which the sketch carries.", shown="the folder's name")
+    picture: Path | None = option(None, help="Draw the calibration (.png). Needs the extra plots.")
     overwrite: bool = option(False, help="Replace a sketch that is there.")
 
 
 @dataclass(frozen=True, eq=False)
 class SketchResult(Written):
-    """The sketch of a map, the images of the map that had no features, and the figure of its calibration."""
+    """The sketch of a map, the images of the map that had no features, and the figure of its calibration.
+
+    `kept_exact` says that entries were to be compressed, and are not, because there are too few of them.
+    """
 
     missing: tuple[str, ...] = ()
     picture: Path | None = None
+    kept_exact: bool = False
 
     def facts(self) -> dict[str, Any]:
         """What it is, as plain values."""
         picture = None if self.picture is None else str(self.picture)
-        return {**super().facts(), "images_without_features": list(self.missing), "picture": picture}
+        more = {"images_without_features": list(self.missing), "picture": picture, "kept_exact": self.kept_exact}
+        return {**super().facts(), **more}
 
 
 def silent(stage: str, done: int, total: int) -> None:
@@ -88,6 +102,7 @@ def sketch_map(request: SketchRequest, report: StageReport = silent) -> SketchRe
 
     Raises InputError for features that the map was not made of and a map without points; nothing is written then.
     """
+    from featveil.gate.map_sketch import Exact
     from featveil.gate.sketch_building import build_sketch
     from featveil.geometry.models import read_model
     from featveil.pipelines.map_parts.localizer import usable_images
@@ -117,7 +132,8 @@ def sketch_map(request: SketchRequest, report: StageReport = silent) -> SketchRe
     if request.picture is not None:
         _draw(sketch, request.picture)
     whole = _write(request, sketch)
-    return SketchResult(whole.path, whole.sketch, whole.bytes, whole.tiles, missing, request.picture)
+    kept_exact = size is not None and isinstance(sketch.entries, Exact)
+    return SketchResult(whole.path, whole.sketch, whole.bytes, whole.tiles, missing, request.picture, kept_exact)
 
 
 class _Reader:
@@ -127,6 +143,7 @@ class _Reader:
         self._stored = stored
         features = self._raw(first)
         self.kind, self.size = features.kind, features.descriptors.size
+        _warn_if_misnamed(features.kind, features.descriptors)
         self.wanted = Wanted(self.kind, self.size)
 
     def __call__(self, name: str) -> "Features":
@@ -145,6 +162,23 @@ class _Reader:
         if not isinstance(features, Features):
             raise _are_private(self._stored.path)
         return features
+
+
+def _warn_if_misnamed(kind: str, points: "Points") -> None:
+    """Say when SIFT looks like RootSIFT, or the other way round: no feature of a right query would pass.
+
+    SIFT cuts components off at 0.2 and then brings descriptors to norm 1 again, so nearly all have one above that. At
+    most 60 % of RootSIFT descriptors do.
+    """
+    from featveil.databases.entries import QUANTIZED_KINDS
+    from featveil.gate.map_sketch import unit
+
+    if kind not in QUANTIZED_KINDS or len(points) < _ENOUGH:
+        return
+    peaks = float((unit(points).max(axis=1) > _CUT_OFF).mean())
+    if peaks < _SIFT_PEAKS if kind == "sift" else peaks > _ROOTSIFT_PEAKS:
+        other = "rootsift" if kind == "sift" else "sift"
+        logger.warning(f"the descriptors are called {kind} and look like {other}: name the right kind (--kind)")
 
 
 def _entry_size(text: str) -> int | None:

@@ -61,12 +61,16 @@ class SketchAuditRequest:
     foreign: tuple[Path, ...] = option(
         (),
         repeated=True,
-        help="More content that no honest sketch knows, such as faces: images or raw features.",
+        help="More content that no honest sketch holds, such as faces: images or raw features.",
         shown="what comes with featveil",
     )
     signer: str | None = option(None, help="Public key, or its file, that they must be signed with.")
-    tau: float | None = option(None, help="Distance that the device gates with.", shown="the sketch's own")
-    background: Path | None = option(None, help="Database that every place has.", shown="the built-in one of the kind")
+    tau: float | None = option(
+        None, help="Largest distance at which the device lets a feature pass.", shown="the sketch's own"
+    )
+    background: Path | None = option(
+        None, help="Database file of common features that every place has.", shown="the built-in one of the kind"
+    )
 
 
 @dataclass(frozen=True, eq=False)
