@@ -99,9 +99,8 @@ def test_features_that_are_called_the_wrong_kind_are_a_warning(
 ) -> None:
     features = tmp_path / "wrong.h5"
     misnamed = {
-        name: Features(extract(files.images / name, other).descriptors.take(rows), kind, one.keypoints.take(rows))
+        name: Features(extract(files.images / name, other).descriptors.take(np.arange(len(one))), kind, one.keypoints)
         for name, one in room.features.items()
-        for rows in [np.arange(len(one))]
     }
     hloc.write_features(features, misnamed.items())
     command = ("sketch", "build", room.model, "--out", tmp_path / "a.sketch", "--no-calibrate", "--features")
@@ -246,8 +245,8 @@ def test_tiles(run: Any, ran: Any, refused: Any, mapped: Path, image: Path, key:
     assert merged["digest"] == load_sketch(whole).digest and merged["signed_with"] is None
     info = run("sketch", "info", folder, "--signer", tmp_path / "service.key.pub").stdout
     assert info.count("<- chosen") == 1 and info.count("calibrated as the one above") == len(listed) - 1
-    tile = " ".join(run("sketch", "info", folder / "tile-000.sketch").stdout.split())
-    assert "the calibration above is that of the whole map" in tile
+    of_one = " ".join(run("sketch", "info", folder / "tile-000.sketch").stdout.split())
+    assert "the calibration above is that of the whole map" in of_one
     assert "whole map" not in " ".join(run("sketch", "info", whole).stdout.split())
     assert "featveil sketch merge" in refused("privatize", image, *gate, "--sketch", folder)
     again = run("sketch", "build", mapped, "--out", folder, "--tile-images", 6, "--overwrite")
