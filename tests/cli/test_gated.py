@@ -73,6 +73,27 @@ class TestInvert:
             fv.invert(private)
         assert not (tmp_path / "other.png").exists()
 
+    def test_raw_descriptors_after_a_gate_are_what_the_inverter_was_trained_on(
+        self, run: Any, photo: Path, gate: list[object], tmp_path: Path
+    ) -> None:
+        run("privatize", photo, *gate, "--then", "none")
+        result = run("invert", tmp_path / "q.veil", "--out", tmp_path / "seen.png")
+        assert result.exit_code == 0 and "another defense" not in result.stderr
+
+
+class TestAttack:
+    def test_a_fallback_is_said_to_be_one(
+        self, run: Any, photo: Path, sketch: Path, gate: list[object], tmp_path: Path
+    ) -> None:
+        run("privatize", photo, *gate)
+        result = run("attack", tmp_path / "q.veil", "--with", "read,overlap", "--sketch", sketch, "--truth", photo)
+        said = " ".join(result.stdout.split())
+        assert result.exit_code == 0 and "every guess is that of the read attack" in said
+        assert "features without an answer are scored too, by a fallback guess" in said
+        assert "they share their position with others" in said
+        alone = run("attack", tmp_path / "q.veil", "--with", "read", "--sketch", sketch, "--truth", photo)
+        assert "fallback" not in alone.stdout
+
 
 class TestPrivatize:
     def test_what_is_said_and_sent(self, run: Any, ran: Any, photo: Path, gate: list[object], tmp_path: Path) -> None:
@@ -111,14 +132,21 @@ class TestPrivatize:
         private = fv.load(tmp_path / "q.veil")
         assert isinstance(private.descriptors, fv.Subspaces)
         assert "as far as known attacks tell" in shown["guarantee"]
+        assert "subspaces that hold the descriptors of every feature that is sent" in shown["leaks"]
         pool = tmp_path / "device.pool"
         fv.Pool.create(pool, "sift", [fv.builtin("sift").points()[:8000]])
         hidden = lines(run, photo, *gate, "--then", "hardened", "--pool", pool, "--overwrite")["guarantee"]
         assert hidden.startswith("map-known") and "as far as known attacks tell" in hidden
         result = run("privatize", photo, *gate, "--then", "none", "--overwrite")
         assert "the descriptors of the others are sent as they are" in result.stdout
+        assert "raw descriptors of every feature that is sent" in " ".join(result.stdout.split())
         assert "the read attack takes the descriptors" in result.stderr
         assert isinstance(fv.load(tmp_path / "q.veil").descriptors, fv.Points)
+
+    def test_features_that_lie_apart_are_known_too(
+        self, run: Any, photo: Path, gate: list[object], tmp_path: Path
+    ) -> None:
+        assert "those that the map knows and that lie apart" in lines(run, photo, *gate, "--apart")["features"]
 
     def test_a_private_file_for_many(
         self, run: Any, ran: Any, files: RoomFiles, gate: list[object], tmp_path: Path
@@ -154,13 +182,22 @@ class TestPrivatize:
         assert not (tmp_path / "q.h5").exists()
 
     def test_some_photographs_of_another_place(
-        self, run: Any, image: Path, shifted: Path, photo: Path, gate: list[object], tmp_path: Path
+        self, run: Any, ran: Any, image: Path, shifted: Path, photo: Path, gate: list[object], tmp_path: Path
     ) -> None:
         out = tmp_path / "out"
         result = run("privatize", image, photo, *gate[2:], "--out", out)
-        assert result.exit_code == 1 and "1 written" in result.stdout and "1 failed" in result.stdout
+        assert result.exit_code == 0 and "1 written" in result.stdout and "failed" not in result.stdout
+        assert "1 of other places: nothing sent" in result.stdout
         assert result.stderr.startswith("warning: a.png: not a mapped place")
         assert [path.name for path in out.iterdir()] == [f"{QUERY}.veil"]
+        command = ("privatize", image, photo, *gate[2:], "--out", out)
+        shown = ran(*command, "--overwrite")
+        assert (shown["written"], shown["failed"], shown["elsewhere"]) == (1, 0, 1)
+        shown = ran(*command, "--resume")
+        assert (shown["written"], shown["skipped"], shown["elsewhere"]) == (0, 1, 1)
+        (tmp_path / "bad.png").write_bytes(b"no image")
+        result = run("privatize", image, photo, tmp_path / "bad.png", *gate[2:], "--out", tmp_path / "q.h5")
+        assert result.exit_code == 1 and "1 of other places: nothing sent, 1 failed" in " ".join(result.stdout.split())
         said = elsewhere(run, "privatize", image, shifted, *gate[2:], "--out", tmp_path / "none")
         assert "none of the 2 inputs shows a mapped place" in said and not (tmp_path / "none").exists()
 

@@ -82,6 +82,32 @@ def test_bytes(ran: Any, mapped: Path, tmp_path: Path, stated: str) -> None:
     assert shown["entry_bytes"] == (256 if stated == "exact" else 32) and shown["calibration"] is None
 
 
+def test_few_entries_are_kept_exact_and_that_is_said(run: Any, ran: Any, room: Room, tmp_path: Path) -> None:
+    features = tmp_path / "few.h5"
+    hloc.write_features(features, list(room.features.items())[:1])
+    command = ("sketch", "build", room.model, "--features", features, "--out", tmp_path / "a.sketch", "--no-calibrate")
+    shown = ran(*command)
+    assert shown["entries"] < 1024 and shown["entry_bytes"] == 256 and shown["kept_exact"]
+    assert "--bytes was not used" in run(*command, "--overwrite").stdout
+    exact = run(*command, "--overwrite", "--bytes", "exact")
+    assert exact.exit_code == 0 and "--bytes was not used" not in exact.stdout
+
+
+@pytest.mark.parametrize(("kind", "other"), [("sift", "rootsift"), ("rootsift", "sift")])
+def test_features_that_are_called_the_wrong_kind_are_a_warning(
+    run: Any, room: Room, files: RoomFiles, tmp_path: Path, kind: str, other: str
+) -> None:
+    features = tmp_path / "wrong.h5"
+    misnamed = {
+        name: Features(extract(files.images / name, other).descriptors.take(np.arange(len(one))), kind, one.keypoints)
+        for name, one in room.features.items()
+    }
+    hloc.write_features(features, misnamed.items())
+    command = ("sketch", "build", room.model, "--out", tmp_path / "a.sketch", "--no-calibrate", "--features")
+    assert f"called {kind} and look like {other}" in " ".join(run(*command, features).stderr.split())
+    assert "look like" not in run(*command, files.raw, "--overwrite").stderr
+
+
 def test_features_of_any_sort(ran: Any, room: Room, files: RoomFiles, tmp_path: Path) -> None:
     """An hloc file, .veil files and a COLMAP database of the same features say the same of the map."""
     descriptors = {name: found.descriptors.values for name, found in room.features.items()}
@@ -203,8 +229,9 @@ def test_an_audit_accepts_an_honest_sketch_and_not_one_with_something_in_it(
     assert run("sketch", "audit", place).exit_code == 2 and run("sketch", "audit", place, "--tau", 0.3).exit_code == 0
 
 
-def test_tiles(run: Any, ran: Any, mapped: Path, key: Path, tmp_path: Path) -> None:
+def test_tiles(run: Any, ran: Any, refused: Any, mapped: Path, image: Path, key: Path, tmp_path: Path) -> None:
     whole, folder = tmp_path / "whole.sketch", tmp_path / "tiles"
+    gate = ("--defense", "gate", "--out", tmp_path / "q.veil")
     ran("sketch", "build", mapped, "--out", whole)
     shown = ran("sketch", "build", mapped, "--out", folder, "--tile-images", 2, "--key", key)
     listed = read_index(folder)
@@ -218,6 +245,10 @@ def test_tiles(run: Any, ran: Any, mapped: Path, key: Path, tmp_path: Path) -> N
     assert merged["digest"] == load_sketch(whole).digest and merged["signed_with"] is None
     info = run("sketch", "info", folder, "--signer", tmp_path / "service.key.pub").stdout
     assert info.count("<- chosen") == 1 and info.count("calibrated as the one above") == len(listed) - 1
+    of_one = " ".join(run("sketch", "info", folder / "tile-000.sketch").stdout.split())
+    assert "the calibration above is that of the whole map" in of_one
+    assert "whole map" not in " ".join(run("sketch", "info", whole).stdout.split())
+    assert "featveil sketch merge" in refused("privatize", image, *gate, "--sketch", folder)
     again = run("sketch", "build", mapped, "--out", folder, "--tile-images", 6, "--overwrite")
     assert again.exit_code == 0 and len(read_index(folder)) < len(listed) and "tile-000.sketch" in again.stdout
 

@@ -66,13 +66,6 @@ def test_content_that_is_too_long_is_made_to_fit() -> None:
     assert mask.mean() < 0.5
 
 
-def test_feathered_content_fades_in_within_its_border() -> None:
-    pasted, mask = paste(WALL, SQUARE, 0.1, feather=8)
-    assert (pasted[~mask] == 90).all()
-    row = pasted[HEIGHT // 2, mask[HEIGHT // 2], 0].astype(int)
-    assert 90 <= row[0] < row[2] < row[6] < row[len(row) // 2] == 255
-
-
 def test_grey_pictures_are_pasted_too() -> None:
     pasted, mask = paste(WALL[:, :, 0], SQUARE[:, :, 0], 0.1)
     assert pasted.shape == WALL.shape

@@ -274,3 +274,8 @@ class TestGates:
         assert choices_of(Gate(sketch, then=Subset(limit - 0.01, 1))) == []
         (weakness,) = lint("sift", Gate(sketch, then=Subset(limit + 0.01, 1)), keep_geometry=False)
         assert "among 64 points" in weakness.choice and "in 58 % of cases" in weakness.finding
+
+    def test_what_is_said_of_decoys_is_about_the_sets_that_are_sent(self) -> None:
+        gate = Gate(builtin_sketch(64), then=Subset(6, 4))
+        (weakness,) = lint("sift", gate, keep_geometry=False)
+        assert weakness.finding == "the true point is among the 4 that are sent in 96 % of cases"

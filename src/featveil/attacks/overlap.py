@@ -81,7 +81,7 @@ class Overlap:
         if read.values.shape[1] != 128 or kind not in ("sift", "rootsift"):
             raise InputError("attack overlap is on sift and rootsift, whose cells it knows")
         if keypoints.orientation is None:
-            note = "orientations are not in the release: nothing says how neighbours overlap"
+            note = "without orientations nothing says how neighbours overlap, so every guess is that of the read attack"
             return Guess(read.values, np.zeros(len(read), np.bool_), note=note)
         overlaps = find_overlaps(_with_scale(keypoints), self.neighbours)
         answered = np.zeros(len(read), np.bool_)

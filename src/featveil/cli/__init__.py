@@ -25,7 +25,7 @@ COMMANDS = {
         "map:map_images",
         "Build a map from private features: hide, match, verify, map. Needs the extra colmap.",
     ),
-    "sketch": ("sketch:app", "Sketch maps: what devices must know to send only what the map knows already."),
+    "sketch": ("sketch:app", "Sketches of maps: what a device needs to send only what the map knows already."),
     "localize": (
         "localize:localize",
         "Find where private queries were taken, in a map of raw or private features. Needs the extra colmap.",

@@ -19,6 +19,7 @@ from featveil.pipelines.attack import attack as run_attacks
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+_FALLBACK = "features without an answer are scored too, by a fallback guess of the attack"
 _MOST_NOTES = 12
 _MOST_WRITTEN = 4
 
@@ -61,10 +62,13 @@ def split_names(given: Sequence[str]) -> tuple[str, ...]:
 
 def _text(result: AttackResult) -> "RenderableType":
     """For a person: a table for each scheme, what the attackers knew, what was left out and written."""
+    from featveil.plotting.leakage_tables import leakage_rows
+
     parts = _scored(result) if result.records else _guessed(result)
     notes, written = result.notes, result.written
     hidden = [f"and {len(notes) - _MOST_NOTES} more notes: see --json"] if len(notes) > _MOST_NOTES else []
-    lines = [*notes[:_MOST_NOTES], *hidden, *result.not_run]
+    fallback = [_FALLBACK] if any(row.answered < 1 for row in leakage_rows(result.records)) else []
+    lines = [*fallback, *notes[:_MOST_NOTES], *hidden, *result.not_run]
     parts += [Text("")] if lines else []
     parts += [_hanging(line) for line in lines]
     if len(written) > _MOST_WRITTEN:

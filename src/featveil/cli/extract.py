@@ -26,11 +26,17 @@ def extract(request: ExtractRequest, json: Json = False) -> None:
     finish(result, {"kind": result.kind, "features": result.features}, json)
 
 
-def finish(result: ExtractResult | PrivatizeResult, more: dict[str, Any], json: bool, note: str = "") -> None:
-    """Print the counts and `more` of them; exit code 1 when some failed."""
+def finish(
+    result: ExtractResult | PrivatizeResult, more: dict[str, Any], json: bool, note: str = "", elsewhere: int = 0
+) -> None:
+    """Print the counts and `more` of them; exit code 1 when some failed.
+
+    Photographs from `elsewhere`, of which a gate sent nothing, are no failures.
+    """
     counts = {"out": str(result.out), "written": result.written, "skipped": result.skipped, "failed": result.failed}
     text = f"{result.written} written to {result.out}"
     text += f", {result.skipped} there already and kept as they are" if result.skipped else ""
+    text += f", {elsewhere} of other places: nothing sent" if elsewhere else ""
     text += f", {result.failed} failed" if result.failed else ""
     show({**counts, **more}, json, f"{text}\n{note}" if note else text)
     if result.failed:

@@ -12,8 +12,9 @@ def localize(request: LocalizeRequest, json: Json = False) -> None:
 
     OUT gets a line for each query that was localized; NAME_inliers.txt beside it one for every query: name, 1 or 0,
     inliers, matches with points of the map. Known intrinsics stay; without any the focal length is estimated along.
-    A query that cannot be localized is reported with the reason, and is no error. A gated query names points of the
-    map: it is matched with nothing, and needs neither features of the map nor pairs.
+    A query that cannot be localized is reported with the reason, and is no error.
+
+    A gated query names points of the map, so it needs neither features of the map nor pairs.
 
     Example: featveil localize query.veil --model map/ --features features.h5 --out poses.txt
     """
@@ -44,8 +45,8 @@ def localize(request: LocalizeRequest, json: Json = False) -> None:
 def retrieve(request: RetrieveRequest, json: Json = False) -> None:
     """Find the images of a map that see what gated queries see. Needs the extra colmap.
 
-    A gated query names points of the map, and these vote for the images that see them. OUT gets a line for each query
-    and image, most votes first, as hloc's pairs files have them.
+    A gated query names points of the map. Each point votes for the images that see it. OUT is a pairs file for hloc:
+    one line per query and image, most votes first.
 
     Example: featveil retrieve query.veil --model map/ --out pairs.txt --top 20
     """

@@ -30,8 +30,9 @@ _DIGESTS = ("network", "database", "codebook", "sketch")
 def privatize(request: PrivatizeRequest, options: DefenseOptions, json: Json = False) -> None:
     """Hide descriptors so that they still match. Randomness is the operating system's, or that of the pool's secret.
 
-    An input that cannot be read is reported and left out: exit code 1 if others worked, 2 if none did. A gate also
-    leaves out photographs of other places than its sketch is of: exit code 3 if no input shows that place.
+    An input that cannot be read is reported and left out: exit code 1 if others worked, 2 if none did. A gate sends
+    nothing of a photograph of another place. That is reported, and is no failure: exit code 0 if another input shows
+    the place, 3 if none does.
 
     Example: featveil privatize query.jpg --out query.veil --defense subset --epsilon 10
 
@@ -42,10 +43,11 @@ def privatize(request: PrivatizeRequest, options: DefenseOptions, json: Json = F
     with progress("privatizing") as report:
         result = privatize_files(request, options, report)
     summary = result.summary
+    facts: dict[str, Any] = {"elsewhere": result.elsewhere, "features": result.features}
     if summary is None:
-        finish(result, {"features": 0, "bytes": 0}, json)
+        finish(result, {**facts, "bytes": 0}, json, elsewhere=result.elsewhere)
     else:
-        finish(result, {"features": result.features, **_facts(summary)}, json, _text(summary, request.apart))
+        finish(result, {**facts, **_facts(summary)}, json, _text(summary, request.apart), result.elsewhere)
 
 
 def _facts(summary: ReleaseSummary) -> dict[str, Any]:
@@ -85,7 +87,8 @@ def _considered(summary: ReleaseSummary, apart: bool) -> str:
     """Of how many features those are that were sent."""
     if summary.guarantee.kind == "map-known":
         share = 100 * summary.features / max(summary.considered, 1)
-        return f" of {summary.considered:,} ({share:.1f} %): those that the map knows"
+        which = "those that the map knows and that lie apart" if apart else "those that the map knows"
+        return f" of {summary.considered:,} ({share:.1f} %): {which}"
     return f" of {summary.considered:,}: those that lie apart" if apart else ""
 
 

@@ -1,4 +1,4 @@
-"""featveil sketch: what devices must know of a map to send only what the map knows already."""
+"""featveil sketch: what a device needs of a map to send only what the map knows already."""
 
 from dataclasses import asdict
 from typing import TYPE_CHECKING
@@ -10,53 +10,61 @@ from rich.text import Text
 from featveil.cli.console import Json, number, printable, show, staged_progress, table
 from featveil.cli.options import command
 from featveil.gate.probing import AuditLimits
-from featveil.pipelines.sketch import (
+from featveil.pipelines.sketch import SketchRequest, sketch_map
+from featveil.pipelines.sketch_parts.finished_sketches import (
     AuditedSketch,
     InspectRequest,
     KeyRequest,
     MergeRequest,
     SignRequest,
     SketchAuditRequest,
-    SketchRequest,
-    Written,
     audit_sketches,
     inspect_sketches,
     make_key,
     merge_files,
     sign_file,
-    sketch_map,
 )
+from featveil.pipelines.sketch_parts.written_sketches import Written
 
 if TYPE_CHECKING:
     from featveil.gate import Calibration
 
 app = typer.Typer(
-    no_args_is_help=True, help="Sketch maps: what devices must know to send only what the map knows already."
+    no_args_is_help=True, help="Sketches of maps: what a device needs to send only what the map knows already."
 )
 
+_FEW_ENTRIES = (
+    "--bytes was not used: fewer than 1,024 entries are kept exact, since compressed ones would take more room"
+)
+_PART = (
+    "This sketch holds some of the map's points only. If it is a tile, the calibration above is that of the whole map."
+)
 _STEP, _CLOSE = 0.05, 1e-6  # of tau, between the lines that a person is shown
 
 
 @app.command()
 @command
 def build(request: SketchRequest, json: Json = False) -> None:
-    """Build the sketch of a map from the raw features that it was made of. It holds descriptors and no geometry.
+    """Build the sketch of a map from the map's raw features. A sketch holds descriptors and no positions.
 
-    Tau is calibrated: each image of the map is left out in turn, and the share --pass-rate of its correspondences
-    passes. Privatize with it: featveil privatize photo.jpg --defense gate --sketch place.sketch --out query.veil
+    The command also calibrates tau, the largest distance at which a feature passes. It leaves out each image of the map
+    in turn, and chooses tau so that the share --pass-rate of the image's true correspondences passes.
+
+    To use it: featveil privatize photo.jpg --defense gate --sketch place.sketch --out query.veil
 
     Example: featveil sketch build map/ --out place.sketch --key service.key
     """
     with staged_progress("reading the map") as report:
         result = sketch_map(request, report)
-    more = [f"calibration drawn in {result.picture}"] if result.picture else []
+    more = [_FEW_ENTRIES] if result.kept_exact else []
+    more += [f"calibration drawn in {result.picture}"] if result.picture else []
     show(result.facts(), json, Group(_about(result), *_tiles(result), *map(_line, more)))
 
 
 @app.command()
 @command
 def info(request: InspectRequest, json: Json = False) -> None:
-    """Show what sketches hold and who signed them. Verifies files and signatures.
+    """Verify sketches and their signatures. Show what they hold and who signed them.
 
     Example: featveil sketch info place.sketch --signer service.key.pub
     """
@@ -67,10 +75,10 @@ def info(request: InspectRequest, json: Json = False) -> None:
 @app.command()
 @command
 def audit(request: SketchAuditRequest, limits: AuditLimits, json: Json = False) -> None:
-    """Look for what a server may have hidden in sketches, as a device can before it uses them. Ends with 1 if refused.
+    """Look for content that a server has hidden in sketches, before a device uses them. Exit code 1 if one is refused.
 
-    Foreign content that passes, and entries that do not behave like tracks of a map, speak against a sketch. A certain
-    poster in plausible tracks cannot be seen so: pin the signer too (--signer of privatize).
+    A sketch is refused if too much foreign content passes, or if its entries do not behave like tracks of a map. The
+    audit cannot find one planted poster among normal tracks. Pin the signer as well (privatize --signer).
 
     Example: featveil sketch audit place.sketch --foreign faces/
     """
@@ -83,9 +91,9 @@ def audit(request: SketchAuditRequest, limits: AuditLimits, json: Json = False) 
 @app.command()
 @command
 def merge(request: MergeRequest, json: Json = False) -> None:
-    """Put sketches of one map together, such as its tiles. What is in several of them counts once.
+    """Merge sketches of one map, such as its tiles, into one. An entry that several of them hold counts once.
 
-    The calibration stays where all carry the same, as tiles of one sketch do.
+    The merged sketch keeps the calibration if all of them carry the same one, as tiles of one sketch do.
 
     Example: featveil sketch merge tiles/tile-000.sketch tiles/tile-001.sketch --out both.sketch
     """
@@ -112,7 +120,9 @@ def key(request: KeyRequest, json: Json = False) -> None:
 @app.command()
 @command
 def sign(request: SignRequest, json: Json = False) -> None:
-    """Sign a sketch, or all tiles in a folder, so that devices take it from nobody else. Its digest stays.
+    """Sign a sketch, or all tiles in a folder. Devices that pin the key refuse sketches without this signature.
+
+    The digest of the sketch stays the same.
 
     Example: featveil sketch sign place.sketch --key service.key
     """
@@ -155,7 +165,8 @@ def _about(one: Written, before: "Calibration | None" = None) -> RenderableType:
         return Group(*parts)
     if calibration == before:
         return Group(*parts, _line("calibrated as the one above"))
-    return Group(*parts, Text(""), _lines_of(calibration), Text(""), _line(_sent(calibration)))
+    parts += [Text(""), _lines_of(calibration), Text(""), _line(_sent(calibration))]
+    return Group(*parts, *([_line(_PART)] if not one.tiles and len(sketch.known) < sketch.model_points else []))
 
 
 def _audited(one: AuditedSketch, limits: AuditLimits) -> RenderableType:

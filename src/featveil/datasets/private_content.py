@@ -54,22 +54,18 @@ def contents(folder: Path | None = None) -> list[Content]:
     return [Content(path.stem, read_image(path)) for path in files]
 
 
-def paste(
-    image: Image, content: Image, share: float, place: tuple[float, float] = (0.5, 0.5), feather: float = 0.0
-) -> tuple[Image, Mask]:
+def paste(image: Image, content: Image, share: float, place: tuple[float, float] = (0.5, 0.5)) -> tuple[Image, Mask]:
     """The image with `content` laid upon it upright, over `share` of its area, and the mask (h, w) of where it is.
 
     `place` says how far right and down: 0 is the left or upper border, 1 the right or lower one. Content that would be
-    wider or higher than the image is made to fit, and takes less than `share`. Over `feather` pixels inside its border
-    it fades in; nothing else hides the seam. Raises InputError for a share or a place that cannot be.
+    wider or higher than the image is made to fit, and takes less than `share`. Nothing hides the seam. Raises
+    InputError for a share or a place that cannot be.
     """
     image, content = _coloured(image), _coloured(content)
     if not 0 < share < 1:
         raise InputError(f"content takes a share of the image's area, above 0 and below 1; got {share!r:.40}")
     if len(place) != 2 or not all(0 <= part <= 1 for part in place):
         raise InputError(f"the place of content is two shares from 0 to 1, got {place!r:.80}")
-    if not 0 <= feather < np.inf:
-        raise InputError(f"content fades in over 0 pixels or more, got {feather!r:.40}")
     height, width = image.shape[:2]
     scale = np.sqrt(share * height * width / (content.shape[0] * content.shape[1]))
     scale = min(scale, height / content.shape[0], width / content.shape[1])
@@ -80,9 +76,7 @@ def paste(
     left, top = round(place[0] * (width - wide)), round(place[1] * (height - tall))
     pasted, mask = image.copy(), np.zeros((height, width), np.bool_)
     region = np.s_[top : top + tall, left : left + wide]
-    opacity = _opacity(tall, wide, feather)[:, :, None]
-    mixed = opacity * laid + (1 - opacity) * pasted[region]
-    pasted[region], mask[region] = np.rint(mixed).astype(np.uint8), True
+    pasted[region], mask[region] = laid, True
     return pasted, mask
 
 
@@ -102,14 +96,6 @@ def private_rows(keypoints: Keypoints, mask: Mask, margin: float = MARGIN) -> Si
     scale = np.full(len(keypoints), _PLAIN_SCALE) if keypoints.scale is None else keypoints.scale
     reach = margin * scale
     return Sides(_depth(mask)[rows, columns] > reach, _depth(~mask)[rows, columns] > reach)
-
-
-def _opacity(tall: int, wide: int, feather: float) -> Float64:
-    """How much (h, w) of each pixel is the content's."""
-    if feather == 0:
-        return np.ones((tall, wide))
-    down, across = (np.minimum(np.arange(side) + 0.5, side - np.arange(side) - 0.5) for side in (tall, wide))
-    return np.asarray(np.minimum(np.minimum.outer(down, across) / feather, 1.0))
 
 
 def _depth(inside: Mask) -> Float64:

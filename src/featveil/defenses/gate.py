@@ -69,24 +69,34 @@ class Gate:
         None, help="file of the map's sketch.", needed="what the device knows of the map: see featveil sketch build"
     )
     tau: float | None = option(
-        None, help="largest distance from the sketch, descriptors at norm 1.", shown="the sketch's own"
+        None, help="largest distance from a feature to the sketch, both at norm 1.", shown="the sketch's own"
     )
     contrast: float | None = option(
-        None, help="nearer to the sketch than so many times as far from the background.", shown="the sketch's own"
+        None,
+        help="send a feature only if its distance to the sketch is below this times its distance to the background.",
+        shown="the sketch's own",
     )
     background: Database | None = option(
-        None, help="file of a database that every place has.", shown="the built-in one of the kind"
+        None,
+        help="database file of common features that every place has.",
+        shown="the built-in one of the kind",
     )
-    candidates: int = option(CANDIDATES, help="points of the map sent for each feature, at most.")
-    support: str = option("none", help="who must agree: none, neighbours, covisible or both.")
+    candidates: int = option(CANDIDATES, help="most points of the map that are sent per feature.")
+    support: str = option(
+        "none", help="which other features must agree before one is sent: none, neighbours, covisible or both."
+    )
     min_share: float | None = option(
         None,
-        help="least share of features that must pass.",
+        help="send nothing if a smaller share of the features passes.",
         shown=f"{FOREIGN_TIMES} times what passes of foreign content, at least {MIN_SHARE:g}",
     )
-    min_features: int = option(MIN_FEATURES, help="fewest features that must pass.")
-    signer: str | Path | None = option(None, help="public key, or its file, that the sketch must be signed with.")
-    then: Then | None = option(None, help="what becomes of what passed: none (raw), lifting, hardened or subset.")
+    min_features: int = option(MIN_FEATURES, help="send nothing if fewer features pass.")
+    signer: str | Path | None = option(None, help="public key, or its file; the sketch must be signed with it.")
+    then: Then | None = option(
+        None,
+        help="what is sent in place of the numbers of points: none (raw descriptors), lifting, hardened, or subset"
+        " (numbers among decoys).",
+    )
 
     def __post_init__(self) -> None:
         if not isinstance(self.sketch, Sketch | None):

@@ -18,7 +18,7 @@ from featveil.defenses.identity import Identity
 from featveil.defenses.lifting import Lifting
 from featveil.defenses.metric import Metric
 from featveil.defenses.naive import Naive
-from featveil.defenses.subset import Subset
+from featveil.defenses.subset import Subset, subset_coin
 
 _GRADIENTS = QUANTIZED_KINDS  # kinds with exact zeros, whose keypoints predict each other where they overlap
 _SENDS_SUBSPACES = ("lifting", "hardened")
@@ -276,12 +276,15 @@ def _of_decoys(gate: Gate, subset: Subset) -> list[Weakness]:
     largest = _LARGEST_EPSILON - math.log(_WORDS_MEASURED / points)
     if subset.epsilon <= largest:
         return []
-    share = 1 / (1 + (points - 1) * math.exp(-subset.epsilon))
+    sent, share = subset.subset_size, float(subset_coin(subset.epsilon, points, subset.subset_size).probability)
+    shown = (
+        "the point that is sent is the true one" if sent == 1 else f"the true point is among the {sent} that are sent"
+    )
     return [
         Weakness(
             f"epsilon {subset.epsilon:g} a descriptor among {points:,} points",
             None,
-            f"where one point is sent, it is the true one in {100 * share:.0f} % of cases",
+            f"{shown} in {100 * share:.0f} % of cases",
             f"use at most {math.floor(10 * largest) / 10:g}" if largest >= 0.1 else "send numbers as they are",
         )
     ]

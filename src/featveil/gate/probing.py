@@ -77,12 +77,20 @@ class AuditLimits:
     point there, though only one was matched.
     """
 
-    passing: float = option(0.03, help="of the corpus that passes.")
-    cluster: float = option(0.25, help="of what passes of the corpus, into one of 64 parts of the sketch.")
-    single: float = option(0.2, help="of points that one image sees.")
-    lone: float = option(0.03, help="of points whose images share nothing else.")
-    unlike: float = option(0.2, help="of points whose observations disagree.")
-    repeated: float = option(0.05, help="of entries that are there several times, for different points.")
+    passing: float = option(0.03, help="Refuse if more than this share of the foreign corpus passes.")
+    cluster: float = option(
+        0.25, help="Refuse if more than this share of what passes falls into one of 64 parts of the sketch."
+    )
+    single: float = option(0.2, help="Refuse if more than this share of the points is seen by one image only.")
+    lone: float = option(
+        0.03, help="Refuse if more than this share of the points is seen by images that share nothing else."
+    )
+    unlike: float = option(
+        0.2, help="Refuse if more than this share of the points has observations that do not resemble each other."
+    )
+    repeated: float = option(
+        0.05, help="Refuse if more than this share of the entries occurs several times, for different points."
+    )
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():

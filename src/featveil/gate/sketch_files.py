@@ -61,7 +61,11 @@ def load_sketch(path: str | Path, digest: str | None = None) -> Sketch:
         raise InputError(f"a digest is a text of 64 hexadecimal digits, not {type(digest).__name__}")
     path = Path(path)
     if not path.is_file():
-        what = "a folder: name one of its sketches" if path.is_dir() else "not there: see featveil sketch build"
+        what = (
+            "a folder: name one of its sketches, or merge them (featveil sketch merge)"
+            if path.is_dir()
+            else "not there: see featveil sketch build"
+        )
         raise InputError(f"{path} is {what}")
     try:
         size = path.stat().st_size

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from featveil.pipelines.painters import Painter
 
 _FEW_NEARBY = 0.3  # of features in their own image, however it was encoded since
+_RAW = {"name": "identity"}  # the defense that inverters of raw descriptors were trained on
 _GAP = 8  # pixels between two pictures
 
 _log = logging.getLogger(__name__)
@@ -247,12 +248,17 @@ def _recovered(
 
 
 def _warn_of_another_defense(seen: "Features | PrivateFeatures", painter: "Painter") -> None:
-    """Say when the inverter was trained on the same representation, but another defense or database."""
+    """Say when the inverter was trained on the same representation, but another defense or database.
+
+    What identity sends after a gate are raw descriptors.
+    """
     from featveil.core import PrivateFeatures
     from featveil.pipelines.painters import training_command
 
     trained = painter.inverter.card.get("defense")
-    if isinstance(seen, PrivateFeatures) and trained is not None and trained != seen.defense:
+    if not isinstance(seen, PrivateFeatures) or trained is None:
+        return
+    if trained != (_RAW if seen.defense.get("then") == "identity" else seen.defense):
         _log.warning(f"{painter.name} was trained on another defense, so it sees less: {training_command(seen)}")
 
 

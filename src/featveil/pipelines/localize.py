@@ -39,7 +39,7 @@ class LocalizeRequest:
         None, help="Features of the map's images, raw or private; a gated query needs none.", shown="beside the model"
     )
     pairs: Path | None = option(
-        None, help="Query and map image a line, as retrieval gives them; not for gated queries.", shown="all, if few"
+        None, help="Pairs file: one query and one map image per line. Not for gated queries.", shown="all, if few"
     )
     cameras: Path | None = option(
         None,

@@ -47,7 +47,10 @@ class PrivatizeRequest:
         shown=False,
     )
     max_features: int | None = option(
-        None, minimum=1, help="Features to release, the strongest.", shown="2048 of an image, else all"
+        None,
+        minimum=1,
+        help="Keep only this many features, the strongest. A gate looks at these only.",
+        shown="2048 of an image, else all",
     )
     only: str | None = option(None, help="Of many images, those whose names fit: a pattern such as 'query/*'.")
     resume: bool = option(False, help="Skip inputs that were released before.")
@@ -59,7 +62,8 @@ class PrivatizeRequest:
 class PrivatizeResult:
     """How many releases were written to `out`, kept from before, and failed; `features` of those that were written.
 
-    `summary` says what they add up to; None when nothing was released.
+    `elsewhere` counts photographs of which a gate sent nothing, because they show another place than its map.
+    `summary` says what the releases add up to; None when nothing was released.
     """
 
     out: Path
@@ -68,15 +72,17 @@ class PrivatizeResult:
     failed: int
     features: int
     summary: ReleaseSummary | None
+    elsewhere: int = 0
 
 
 def privatize_files(request: PrivatizeRequest, options: Any = None, report: Report = silent) -> PrivatizeResult:
     """Release features, hidden by the named defense with `options`: a mapping, or see `defense_options`.
 
-    What is known to be broken about that is a warning; so is an input that cannot be read, which is counted. Nothing is
-    released unless the ledger recorded it. Raises InputError for outputs that are there, unless they are resumed or
-    overwritten, and when all inputs fail, PrivacyError for features that are private already, a budget that is spent,
-    and what `strict` refuses, and NotMappedError when no input shows the map of a gate.
+    What is known to be broken about that is a warning. So is an input that cannot be read, or that shows another place
+    than the map of a gate; both are counted. Nothing is released unless the ledger recorded it. Raises InputError for
+    outputs that are there, unless they are resumed or overwritten, and when all inputs fail, PrivacyError for features
+    that are private already, a budget that is spent, and what `strict` refuses, and NotMappedError when no input shows
+    the map of a gate.
     """
     from featveil.registry import make_defense
 
@@ -92,7 +98,8 @@ def privatize_files(request: PrivatizeRequest, options: Any = None, report: Repo
     skipped = names_to_skip(output, defense, request.resume, request.overwrite)
     work = release(sources, output, releases, skipped, report)
     work.check_any()
-    return PrivatizeResult(out, work.written, work.skipped, work.failed, work.features, releases.summary())
+    counts = work.written, work.skipped, work.failed, work.features
+    return PrivatizeResult(out, *counts, releases.summary(), work.elsewhere)
 
 
 def release(

@@ -24,8 +24,8 @@ class RetrieveRequest:
         metavar="QUERY...", help="Gated: .veil files, folders of them, or private .h5 files."
     )
     model: Path = option(help="Folder of the COLMAP model that the sketch was built from.")
-    out: Path = option(help="Text file for the pairs, as hloc reads them: query and image of the map a line.")
-    top: int = option(20, minimum=1, help="Images of the map for each query, at most.")
+    out: Path = option(help="Pairs file for hloc: one query and one image of the map per line.")
+    top: int = option(20, minimum=1, help="Most images of the map per query.")
 
 
 @dataclass(frozen=True)

@@ -24,16 +24,3 @@ def patch(descriptor: Points, kind: str, painter: Painter) -> Image:
     scale, none = np.array([_SCALE], np.float32), np.zeros(1, np.float32)
     middle = Keypoints(np.full((1, 2), SIDE / 2, np.float32), scale, none, np.full(1, 0.05, np.float32))
     return paint(Features(descriptor, kind, middle, (SIDE, SIDE)), painter)
-
-
-def contact_sheet(pictures: list[Image], columns: int, gap: int = 4) -> Image:
-    """The pictures, of one size, row by row on white."""
-    height, width = pictures[0].shape[:2]
-    rows = -(-len(pictures) // columns)
-    sheet = np.full((rows * (height + gap) + gap, columns * (width + gap) + gap, 3), 255, np.uint8)
-    for place, picture in enumerate(pictures):
-        top, left = (
-            gap + side * (length + gap) for side, length in zip(divmod(place, columns), (height, width), strict=True)
-        )
-        sheet[top : top + height, left : left + width] = picture
-    return sheet

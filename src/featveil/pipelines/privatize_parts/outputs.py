@@ -30,12 +30,14 @@ logger = getLogger(__name__)
 
 
 class Work(Generic[Item]):
-    """Counts what was written, skipped and failed of `total` inputs; a failure is a warning at once."""
+    """Counts what was written, skipped and failed of `total` inputs, and what shows another place than a gate's map.
+
+    What failed or shows another place is a warning at once.
+    """
 
     def __init__(self, make: Callable[[Path], Item], total: int, report: Report) -> None:
         self._make, self.total, self._report = make, total, report
-        self.written = self.skipped = self.failed = self.features = 0
-        self._elsewhere = 0  # failed because they do not show the map
+        self.written = self.skipped = self.failed = self.elsewhere = self.features = 0
 
     def tried(self, path: Path) -> Item | None:
         """What is made of `path`, or None when that failed. The only input there is may not fail."""
@@ -45,8 +47,12 @@ class Work(Generic[Item]):
         except FeatveilError as error:
             if self.total == 1:
                 raise
-            self._elsewhere += isinstance(error, NotMappedError)
-            self.fail(str(error) if str(path) in str(error) else f"{path}: {error}")
+            message = str(error) if str(path) in str(error) else f"{path}: {error}"
+            if isinstance(error, NotMappedError):
+                self.elsewhere += 1
+                self._leave_out(message)
+            else:
+                self.fail(message)
         return item
 
     def count(self, features: int) -> None:
@@ -57,19 +63,24 @@ class Work(Generic[Item]):
     def fail(self, message: str) -> None:
         """One more failed."""
         self.failed += 1
-        logger.warning(message)
-        self.advance()
+        self._leave_out(message)
 
     def advance(self) -> None:
         """Report how far it is."""
-        self._report(self.written + self.skipped + self.failed, self.total)
+        self._report(self.written + self.skipped + self.failed + self.elsewhere, self.total)
 
     def check_any(self) -> None:
         """Raise InputError when nothing could be used, NotMappedError when all of it shows other places."""
-        if self.failed and not self.written and not self.skipped:
-            if self._elsewhere == self.failed:
-                raise NotMappedError(f"none of the {self.total} inputs shows a mapped place, nothing was written")
+        if self.written or self.skipped:
+            return
+        if self.failed:
             raise InputError(f"none of the {self.total} inputs could be used, nothing was written: see the lines above")
+        if self.elsewhere:
+            raise NotMappedError(f"none of the {self.total} inputs shows a mapped place, nothing was written")
+
+    def _leave_out(self, message: str) -> None:
+        logger.warning(message)
+        self.advance()
 
 
 def targets(names: Iterable[str], out: Path) -> dict[str, Path]:

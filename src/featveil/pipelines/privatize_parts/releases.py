@@ -16,6 +16,14 @@ THREATS = "docs/threat-model.md"
 
 _ALWAYS_MEET = "subspaces of half the descriptor size always meet, so these can be matched with raw features only"
 
+_SUBSPACES = "subspaces that hold the descriptors of every feature that is sent"
+_SHOWN_AFTER_GATE = {  # by what follows the gate
+    "None": "points of the map that it may show",
+    "identity": "raw descriptors of every feature that is sent",
+    "lifting": _SUBSPACES,
+    "hardened": _SUBSPACES,
+}
+
 logger = getLogger(__name__)
 
 
@@ -163,7 +171,8 @@ def _leaks(private: "PrivateFeatures") -> tuple[str, ...]:
     geometry = [name for name in ("scale", "orientation", "response") if getattr(keypoints, name, None) is not None]
     positions = ["position"] if keypoints is not None else []
     of_each = [f"{name} of every feature{' that is sent' if gated else ''}" for name in positions + geometry]
-    shown = ["points of the map that it may show"] if gated and private.defense.get("then") is None else []
+    after = str(private.defense.get("then"))
+    shown = [_SHOWN_AFTER_GATE[after]] if gated and after in _SHOWN_AFTER_GATE else []
     gaps = ["gaps where nothing is sent"] if gated and positions else []
     size = ["image size"] if private.image_size else []
     return *of_each, *shown, *gaps, "number of features", *size
