@@ -106,7 +106,8 @@ class TestPrivatize:
         assert f"sketch {private.descriptors.sketch[:12]}, tau {private.guarantee.tau:g}" in shown_lines["defense"]
         assert "contrast" in shown_lines["defense"] and "support none" in shown_lines["defense"]
         assert shown_lines["guarantee"].startswith(
-            f"map-known: features farther than {private.guarantee.tau:g} from all that the sketch holds leave no trace"
+            f"map-known: features farther than {private.guarantee.tau:g} from the sketch leave no trace, but for"
+            " whether anything is sent"
         )
         assert "points of the map that it may show" in shown_lines["leaks"]
         assert "gaps where nothing is sent" in shown_lines["leaks"]
@@ -211,7 +212,7 @@ class TestPrivatize:
     def test_what_is_refused(
         self, refused: Any, photo: Path, empty: Path, gate: list[object], sketch: Path, tmp_path: Path
     ) -> None:
-        assert "tau must be a distance above 0 and at most 2" in refused("privatize", photo, *gate, "--tau", 3)
+        assert "tau must be a number above 0 and at most 2" in refused("privatize", photo, *gate, "--tau", 3)
         assert "has no features" in refused("privatize", empty, *gate)
         assert "gate needs --sketch" in refused("privatize", photo, "--out", tmp_path / "x.veil", "--defense", "gate")
         assert "is not there" in refused("privatize", photo, *gate, "--sketch", tmp_path / "no.sketch")

@@ -117,7 +117,7 @@ def test_what_follows_sees_only_what_passed(then: Any) -> None:
     raw = Features(Points(values), "sift", Keypoints(xy, scale, 0 * scale, scale), (640, 480))
     usual = Gate(SKETCH, TAU, background=OTHERS)
     one, other = (
-        privatize(raw.take(np.arange(n)), replace(usual, then=then()), keep_geometry=True, rng=Untied())  # type: ignore[arg-type]
+        privatize(raw.take(np.arange(n)), replace(usual, then=then()), keep_geometry=True, rng=Untied())
         for n in (150, len(values))
     )
     assert len(one) > 0 and encode(one) == encode(other)
@@ -343,11 +343,11 @@ class TestAHostileSketch:
     def test_a_sketch_of_what_every_place_has_is_refused(self) -> None:
         """Its entries are the background's, shorter or not: shorter ones would be nearer to everything than that is."""
         common = builtin("sift").points()
-        facts = {"kind": "sift", "model": MODEL, "model_points": len(common), "model_images": 1, "source": ""}
         points, images = np.arange(len(common)), np.zeros(len(common), np.int64)
         for length in (0.7, 0.9, 1.0):
             entries = Exact((length * common).astype(np.float16))
-            asking = Sketch(entries, points, images, **facts, calibration=replace(LOOSE, tau=0.8))
+            much = replace(LOOSE, tau=0.8)
+            asking = Sketch(entries, points, images, "sift", MODEL, len(common), 1, "", much)
             with pytest.raises(InputError, match="would pass at this sketch's own tau"):
                 Gate(asking).for_kind("sift")
 

@@ -125,4 +125,5 @@ def _guarantee(summary: ReleaseSummary, apart: bool) -> str:
 
 def _map_known(summary: ReleaseSummary) -> str:
     """What a gate promises, in a sentence."""
-    return f"map-known: features farther than {summary.guarantee.tau:g} from all that the sketch holds leave no trace"
+    tau = f"{summary.guarantee.tau:g}"
+    return f"map-known: features farther than {tau} from the sketch leave no trace, but for whether anything is sent"
