@@ -1,6 +1,6 @@
 """Draws the picture of the gate: a room made by code, a portrait in it, and what is seen of what is sent.
 
-Example: python recipes/draw_gate_portrait.py docs/results/gate/portrait.png
+Example: python recipes/draw_gate_portrait.py docs/results/gate/room.png
 """
 
 import sys
