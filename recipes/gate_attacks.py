@@ -166,16 +166,19 @@ def another(image: np.ndarray, seed: int) -> np.ndarray:
 
 
 def decoding(place: Place) -> Iterator[str]:
-    """How far entries are from the descriptors that they were made of."""
+    """How far entries are from the descriptors that they were made of, where a point has one in an image."""
     seen = place.observations()
     points, values = (
         np.concatenate([one.points for one in seen]),
         np.concatenate([unit(one.descriptors) for one in seen]),
     )
     images = np.repeat([one.image for one in seen], [len(one.points) for one in seen])
-    order = np.lexsort((images, points))
+    own, first, count = np.unique(points * len(seen) + images, return_index=True, return_counts=True)
     for size, sketch in place.sketches.items():
-        away = np.linalg.norm(sketch.entries.decode(slice(None)) - values[order], axis=1)
+        entries, at, same = np.unique(sketch.points * len(seen) + sketch.images, return_index=True, return_counts=True)
+        single = np.intersect1d(own[count == 1], entries[same == 1])
+        decoded = sketch.entries.decode(at[np.searchsorted(entries, single)])
+        away = np.linalg.norm(decoded - values[first[np.searchsorted(own, single)]], axis=1)
         yield f"{size} B: median {np.median(away):.3f}, 90 % below {np.quantile(away, 0.9):.3f}"
 
 
