@@ -15,7 +15,7 @@ from featveil.distances.backends import FAR
 from featveil.distances.backends.compiling import FINITE, jit
 from featveil.distances.threads import each_stripe
 
-_AXES = 32
+_AXES = 24
 _ROWS, _COLUMNS = 512, 512  # pairs that are compared at a time: they should stay in the cache
 _LANES = 16  # neighbouring pairs of which the nearest is looked at first
 _SLACK = 1e-4  # of squared distances between descriptors of norm 1: beyond what float32 loses
