@@ -28,10 +28,11 @@ def replacing(target: str | Path) -> Iterator[Path]:
         try:
             temporary.touch(exist_ok=False)
             mode = stat.S_IMODE(temporary.stat().st_mode)
+            temporary.chmod(0o600)  # nobody else reads a half, or what a killed process leaves
         except OSError as error:
             raise InputError(f"cannot write in {target.parent}: {error.strerror}") from error
         yield temporary
-        temporary.chmod(mode)  # whatever was copied to it
+        temporary.chmod(mode)
         flush(temporary)
         temporary.replace(target)
     except OSError as error:
