@@ -25,7 +25,7 @@ format: .venv/.dev  ## rewrite the sources in the project's format
 	$(BIN)/ruff format
 	$(BIN)/ruff check --fix
 
-bench: .venv/.dev  ## measure speed, as ratios in one run; seven minutes
+bench: .venv/.dev  ## measure speed, as ratios in one run; about ten minutes
 	$(BIN)/python benchmarks/kernels.py
 	$(BIN)/python benchmarks/assignment.py
 	$(BIN)/python benchmarks/attacks.py --features 4000
